@@ -1,0 +1,9 @@
+# Copyright: colocation.kubernetes contributors
+# Apache-2.0 License (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+from __future__ import annotations
+
+import sys
+
+from colocation_cluster.cli import main
+
+sys.exit(main(sys.argv[1:]))
