@@ -4,6 +4,6 @@ from __future__ import annotations
 
 import sys
 
-from colocation_cluster.cli import main
+from .cli import main
 
 sys.exit(main(sys.argv[1:]))

@@ -16,9 +16,9 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from colocation_cluster.cache import cache_dir, content_key, made_once
-from colocation_cluster.command import run
-from colocation_cluster.say import ClusterError
+from .cache import cache_dir, content_key, made_once
+from .command import run
+from .say import ClusterError
 
 MODULES = Path(__file__).resolve().parent.parent / "modules"
 TOOLCHAIN = MODULES / "go-toolchain.txt"

@@ -17,7 +17,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from colocation_cluster.say import phase
+from .say import phase
 
 
 def cache_dir() -> Path:
@@ -64,6 +64,8 @@ def made_once(target: Path, make: Callable[[Path], None], what: str) -> Path:
     with locked(target):
         if target.exists():
             return target
+        for stale in target.parent.glob(f".{target.name}.*"):  # of a killed run: we hold the lock
+            shutil.rmtree(stale, ignore_errors=True)
         work = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
         try:
             with phase(what):

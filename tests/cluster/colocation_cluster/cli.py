@@ -14,15 +14,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from colocation_cluster import containers
-from colocation_cluster.binaries import ETCD, KUBERNETES_MINORS, binary, containerd, kubernetes
-from colocation_cluster.breakages import BREAKAGES, UNSUITABLE
-from colocation_cluster.cluster import Cluster, known_clusters, saved_cluster
-from colocation_cluster.command import program
-from colocation_cluster.rootfs import SUITES
-from colocation_cluster.say import ClusterError, tail
-from colocation_cluster.spec import SHAPES, ClusterSpec, NodeSpec, parse_node
-from colocation_cluster.world import GATEWAY, node_address
+from . import containers
+from .binaries import ETCD, KUBERNETES_MINORS, binary, containerd, kubernetes
+from .breakages import BREAKAGES, UNSUITABLE
+from .cluster import Cluster, known_clusters, saved_cluster
+from .command import program
+from .rootfs import SUITES
+from .say import ClusterError, tail
+from .spec import SHAPES, ClusterSpec, NodeSpec, parse_node
+from .world import GATEWAY, node_address
 
 EPILOG = """\
 examples:

@@ -20,14 +20,14 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from colocation_cluster.cache import cache_dir, content_key, locked, made_once
-from colocation_cluster.command import program
-from colocation_cluster.controlplane import ControlPlane
-from colocation_cluster.machine import Machine, hypervisor
-from colocation_cluster.node_image import NodeImage, node_image
-from colocation_cluster.say import ClusterError, phase, wait_until
-from colocation_cluster.spec import ClusterSpec, NodeSpec
-from colocation_cluster.world import World, node_address
+from .cache import cache_dir, content_key, locked, made_once
+from .command import program
+from .controlplane import ControlPlane
+from .machine import Machine, hypervisor
+from .node_image import NodeImage, node_image
+from .say import ClusterError, phase, wait_until
+from .spec import ClusterSpec, NodeSpec
+from .world import World, node_address
 
 SAVED_DAYS = 60  # a saved cluster's certificates live for a year; it is made anew long before
 JOIN = """
@@ -275,7 +275,7 @@ def together(machines: Iterable[Machine], call: Callable[[Machine], None]) -> No
     def guarded(machine: Machine) -> None:
         try:
             call(machine)
-        except BaseException as error:  # noqa: BLE001
+        except BaseException as error:
             errors.append(error)
 
     threads = [threading.Thread(target=guarded, args=(machine,)) for machine in machines]

@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from colocation_cluster.say import ClusterError
+from .say import ClusterError
 
 PACKAGES = {  # which Debian or Ubuntu package brings a program that we call
     "qemu-system-x86_64": "qemu-system-x86",

@@ -18,10 +18,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from colocation_cluster.binaries import binary, kubernetes
-from colocation_cluster.cache import cache_dir, content_key, made_once
-from colocation_cluster.rootfs import members, rootfs
-from colocation_cluster.say import ClusterError
+from .binaries import binary, kubernetes
+from .cache import cache_dir, content_key, made_once
+from .rootfs import members, rootfs
+from .say import ClusterError
 
 REPOSITORY = "colocation.test"
 PYTHON_PACKAGES = (

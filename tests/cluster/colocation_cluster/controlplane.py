@@ -12,9 +12,9 @@ import os
 import shutil
 from pathlib import Path
 
-from colocation_cluster.binaries import ETCD, binary, kubernetes
-from colocation_cluster.say import ClusterError, phase, tail, wait_until
-from colocation_cluster.world import GATEWAY, World
+from .binaries import ETCD, binary, kubernetes
+from .say import ClusterError, phase, tail, wait_until
+from .world import GATEWAY, World
 
 PROCESSES = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 API_PORT = 6443
@@ -65,7 +65,7 @@ class ControlPlane:
         self.kubeadm("init", "phase", "kubeconfig", "all", "--kubeconfig-dir", str(self.folder))
 
     def kubeadm(self, *words: str) -> str:
-        argv = [self.program("kubeadm"), *words, "--config", self.folder / "kubeadm.yaml"]
+        argv: list[str | Path] = [self.program("kubeadm"), *words, "--config", self.folder / "kubeadm.yaml"]
         return self.world.run(argv, f"kubeadm {' '.join(words[:4])}")
 
     def kubectl(self, *words: str, stdin: str | None = None, config: Path | None = None, limit: float = 60) -> str:
@@ -108,8 +108,8 @@ class ControlPlane:
 
     def join_command(self) -> str:
         """A fresh `kubeadm join …` line; its token lives for an hour."""
-        argv = [self.program("kubeadm"), "token", "create", "--ttl", "1h", "--print-join-command"]
-        return self.world.run([*argv, "--kubeconfig", self.admin], "kubeadm token create").strip()
+        words = ["token", "create", "--ttl", "1h", "--print-join-command", "--kubeconfig", str(self.admin)]
+        return self.world.run([self.program("kubeadm"), *words], "kubeadm token create").strip()
 
     def save(self, target: Path) -> None:
         """Keep the files of a stopped control plane."""
@@ -131,9 +131,11 @@ class ControlPlane:
     def _arguments(self) -> dict[str, list[str]]:
         """The command lines, as kubeadm's static pods have them."""
         pki = self.pki
-        etcd_tls = [f"--etcd-{kind}={pki}/{path}" for kind, path in (
-            ("cafile", "etcd/ca.crt"), ("certfile", "apiserver-etcd-client.crt"), ("keyfile", "apiserver-etcd-client.key"),
-        )]  # fmt: skip
+        etcd_tls = [
+            f"--etcd-cafile={pki}/etcd/ca.crt",
+            f"--etcd-certfile={pki}/apiserver-etcd-client.crt",
+            f"--etcd-keyfile={pki}/apiserver-etcd-client.key",
+        ]
         return {
             "etcd": [
                 f"--data-dir={self.folder}/etcd", "--name=test", "--listen-client-urls=https://127.0.0.1:2379",

@@ -14,11 +14,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from colocation_cluster.command import program, run
-from colocation_cluster.node_image import NodeImage
-from colocation_cluster.say import ClusterError, tail, wait_until
-from colocation_cluster.spec import NodeSpec
-from colocation_cluster.world import World
+from .command import program, run
+from .node_image import NodeImage
+from .say import ClusterError, tail, wait_until
+from .spec import NodeSpec
+from .world import World
 
 BOOT = "console=ttyS0 root=/dev/vda rw net.ifnames=0 panic=10 mitigations=off loglevel=4"
 
@@ -167,7 +167,8 @@ def accelerator(spec: NodeSpec) -> list[str]:
 
 def topology(spec: NodeSpec) -> list[str]:
     """Processors, NUMA nodes and memory; one NUMA node a socket, and one for far memory."""
-    words = ["-smp", f"{spec.cpus},sockets={spec.sockets},dies={spec.dies},cores={spec.cpus // spec.sockets // spec.dies}"]
+    cores = spec.cpus // spec.sockets // spec.dies
+    words = ["-smp", f"{spec.cpus},sockets={spec.sockets},dies={spec.dies},cores={cores}"]
     words += ["-m", f"{spec.memory + spec.far}M"]
     shares: list[tuple[int, Sequence[int]]] = []
     if spec.sockets > 1 or spec.far:

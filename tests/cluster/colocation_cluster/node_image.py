@@ -8,11 +8,11 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from colocation_cluster.binaries import binary, containerd, kubernetes
-from colocation_cluster.cache import cache_dir, content_key, made_once
-from colocation_cluster.command import run
-from colocation_cluster.containers import archive
-from colocation_cluster.rootfs import IMAGE, PACKAGE_FOLDER, package_index, rootfs
+from .binaries import binary, containerd, kubernetes
+from .cache import cache_dir, content_key, made_once
+from .command import run
+from .containers import archive
+from .rootfs import IMAGE, PACKAGE_FOLDER, package_index, rootfs
 
 DISK_SIZE = "8G"
 PRELOADED = ("pause", "workload")

@@ -12,9 +12,9 @@ import tarfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from colocation_cluster.cache import cache_dir, content_key, made_once
-from colocation_cluster.command import run
-from colocation_cluster.say import ClusterError
+from .cache import cache_dir, content_key, made_once
+from .command import run
+from .say import ClusterError
 
 IMAGE = Path(__file__).resolve().parent.parent / "image"
 SUITES = ("trixie", "bookworm")

@@ -11,7 +11,7 @@ import dataclasses
 import re
 from dataclasses import dataclass
 
-from colocation_cluster.say import ClusterError
+from .say import ClusterError
 
 UNITS = {"M": 1, "G": 1024}
 
@@ -64,8 +64,12 @@ def parse_node(text: str) -> NodeSpec:
         key, _, value = setting.partition("=")
         if key == "disk":
             spec = dataclasses.replace(spec, disks=(*spec.disks, parse_size(value)))
-        elif key in ("memory", "far", "swap"):
-            spec = dataclasses.replace(spec, **{key: parse_size(value)})
+        elif key == "memory":
+            spec = dataclasses.replace(spec, memory=parse_size(value))
+        elif key == "far":
+            spec = dataclasses.replace(spec, far=parse_size(value))
+        elif key == "swap":
+            spec = dataclasses.replace(spec, swap=parse_size(value))
         elif key == "cpus" and value.isdigit() and int(value) % (spec.sockets * spec.dies) == 0 and int(value) > 0:
             spec = dataclasses.replace(spec, cpus=int(value))
         else:

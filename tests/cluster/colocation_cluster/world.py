@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from colocation_cluster.command import program, run
-from colocation_cluster.say import ClusterError, tail, wait_until
+from .command import program, run
+from .say import ClusterError, tail, wait_until
 
 GATEWAY = "10.77.0.1"  # the control plane's address; the same in every cluster, for each has its own network
 PACKAGE = Path(__file__).resolve().parent

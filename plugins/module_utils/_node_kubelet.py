@@ -1,0 +1,207 @@
+# Copyright: colocation.kubernetes contributors
+# Apache-2.0 License (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""What a node's kubelet is, where it came from and what it is told: from its files, its process and its unit.
+
+The running process is believed over its files: a flag on its command line beats every file, and its control group
+says who started it. Where no kubelet runs, the files of kubeadm are all there is.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+import re
+import shlex
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from ansible_collections.colocation.kubernetes.plugins.module_utils._node_machine import read_text, under
+from ansible_collections.colocation.kubernetes.plugins.module_utils._systemd import UnitState
+
+Run = Callable[[list[str]], tuple[int, str, str]]
+
+BINARY_DIRS = ("/usr/bin", "/usr/local/bin", "/opt/bin", "/usr/sbin", "/snap/bin")
+FLAG_FILES = ("/var/lib/kubelet/kubeadm-flags.env", "/etc/default/kubelet", "/etc/sysconfig/kubelet")
+KUBECONFIG = "/etc/kubernetes/kubelet.conf"
+BOOTSTRAP_KUBECONFIG = "/etc/kubernetes/bootstrap-kubelet.conf"
+CONFIG = "/var/lib/kubelet/config.yaml"
+
+
+@dataclass(frozen=True, slots=True)
+class KubeletProcess:
+    pid: int
+    executable: str
+    cgroup: str
+    arguments: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Kubelet:
+    binary: str
+    version: str  # "1.36.3"
+    version_error: str
+    unit: UnitState | None
+    bundles: tuple[str, ...]  # units of other distributions that bring a kubelet of their own
+    process_cgroup: str  # empty: none runs
+    process_executable: str
+    kubeconfig: str
+    kubeconfig_present: bool
+    bootstrap_kubeconfig: str
+    server: str
+    hostname_override: str
+    runtime_endpoint: str
+    cgroup_driver: str
+    fail_swap_on: bool
+    fail_cgroup_v1: bool | None  # None: not set, the version decides
+
+
+def parse_version(text: str) -> str:
+    """The numbers of `kubelet --version` and the like; nothing where there are none."""
+    found = re.search(r"\bv?(\d+\.\d+\.\d+(?:[-+][0-9A-Za-z.+-]+)?)", text)
+    return found.group(1) if found else ""
+
+
+def parse_flags(arguments: Iterable[str]) -> dict[str, str]:
+    """`--name=value`, `--name value` and `--name`; the last one of a name wins, as it does in the kubelet."""
+    flags: dict[str, str] = {}
+    open_name = ""
+    for argument in arguments:
+        if argument.startswith("--"):
+            name, equals, value = argument[2:].partition("=")
+            flags[name] = value if equals else "true"
+            open_name = "" if equals else name
+        elif open_name:
+            flags[open_name] = argument
+            open_name = ""
+    return flags
+
+
+def parse_environment(text: str) -> list[str]:
+    """The arguments in an environment file: the words of each KUBELET_…=… value."""
+    words: list[str] = []
+    for line in text.splitlines():
+        name, equals, value = line.strip().partition("=")
+        if not equals or not name.startswith("KUBELET_"):
+            continue
+        try:
+            words += [word for part in shlex.split(value) for word in part.split()]
+        except ValueError:
+            words += value.strip("\"'").split()
+    return words
+
+
+def parse_config(text: str) -> dict[str, str]:
+    """Top-level scalars of a YAML file that kubeadm or the kubelet wrote; what is nested is left out."""
+    values: dict[str, str] = {}
+    for line in text.splitlines():
+        found = re.match(r"""["']?([A-Za-z][A-Za-z0-9]*)["']?:\s+(.+)$""", line)
+        if found:
+            values[found.group(1)] = _scalar(found.group(2))
+    return values
+
+
+def _scalar(text: str) -> str:
+    quoted = re.match(r"""(["'])(.*?)\1""", text)
+    return quoted.group(2) if quoted else re.split(r"\s+#", text, maxsplit=1)[0].strip()
+
+
+def parse_kubeconfig(text: str) -> tuple[str, str, str]:
+    """Server address, CA in base64 and CA file of the first cluster, in YAML or JSON; empty where not said."""
+
+    def first(key: str) -> str:
+        found = re.search(rf"""(?:^|[\s{{,])["']?{key}["']?:\s*["']?([^\s"',}}]+)""", text)
+        return found.group(1) if found else ""
+
+    return first("server"), first("certificate-authority-data"), first("certificate-authority")
+
+
+def parse_cgroup(text: str) -> str:
+    """The control group in which systemd keeps a process, from /proc/<pid>/cgroup of any version."""
+    groups = {}
+    for line in text.splitlines():
+        _number, _colon, rest = line.partition(":")
+        controllers, colon, path = rest.partition(":")
+        if colon:
+            groups[controllers] = path
+    return groups.get("name=systemd") or groups.get("", "")
+
+
+def find_process(root: str, name: str) -> KubeletProcess | None:
+    """The oldest process of that name: one that a test container runs comes later."""
+    for entry in sorted(filter(str.isdigit, os.listdir(under(root, "/proc"))), key=int):
+        place = f"/proc/{entry}"
+        if read_text(root, f"{place}/comm").strip() != name:
+            continue
+        try:
+            executable = os.readlink(under(root, f"{place}/exe"))
+        except OSError:
+            executable = ""
+        arguments = tuple(read_text(root, f"{place}/cmdline").split("\0"))
+        cgroup = parse_cgroup(read_text(root, f"{place}/cgroup"))
+        return KubeletProcess(int(entry), executable, cgroup, arguments)
+    return None
+
+
+def find_binary(root: str, name: str) -> str:
+    candidates = (os.path.join(place, name) for place in BINARY_DIRS)
+    return next((path for path in candidates if os.access(under(root, path), os.X_OK)), "")
+
+
+def read_kubelet(root: str, run: Run, unit: UnitState | None, bundles: tuple[str, ...]) -> Kubelet:
+    process = find_process(root, "kubelet")
+    binary = (process.executable if process else "") or find_binary(root, "kubelet")
+    version, version_error = _ask_version(run, binary) if binary else ("", "")
+    flags = parse_flags(process.arguments) if process else _flags_in_files(root)
+    config = parse_config(read_text(root, flags.get("config", CONFIG)))
+    kubeconfig = flags.get("kubeconfig", KUBECONFIG)
+    bootstrap = flags.get("bootstrap-kubeconfig", BOOTSTRAP_KUBECONFIG)
+    server, _ca = read_cluster(root, (kubeconfig, bootstrap))
+    return Kubelet(
+        binary=binary,
+        version=version,
+        version_error=version_error,
+        unit=unit,
+        bundles=bundles,
+        process_cgroup=process.cgroup if process else "",
+        process_executable=process.executable if process else "",
+        kubeconfig=kubeconfig,
+        kubeconfig_present=bool(read_text(root, kubeconfig).strip()),
+        bootstrap_kubeconfig=bootstrap,
+        server=server,
+        hostname_override=flags.get("hostname-override", ""),
+        runtime_endpoint=flags.get("container-runtime-endpoint") or config.get("containerRuntimeEndpoint", ""),
+        cgroup_driver=flags.get("cgroup-driver") or config.get("cgroupDriver", ""),
+        fail_swap_on=(flags.get("fail-swap-on") or config.get("failSwapOn", "true")) != "false",
+        fail_cgroup_v1=_boolean(config.get("failCgroupV1")),
+    )
+
+
+def _boolean(text: str | None) -> bool | None:
+    return {"true": True, "false": False}.get(text or "")
+
+
+def _flags_in_files(root: str) -> dict[str, str]:
+    return parse_flags(word for path in FLAG_FILES for word in parse_environment(read_text(root, path)))
+
+
+def _ask_version(run: Run, binary: str) -> tuple[str, str]:
+    rc, out, err = run([binary, "--version"])
+    version = parse_version(out) if rc == 0 else ""
+    return version, "" if version else (err or out).strip() or f"exit code {rc}"
+
+
+def read_cluster(root: str, kubeconfigs: Iterable[str]) -> tuple[str, str]:
+    """Address and CA by the first kubeconfig that names a server."""
+    for path in kubeconfigs:
+        server, ca_base64, ca_file = parse_kubeconfig(read_text(root, path))
+        if server:
+            return server, _decode(ca_base64) or (read_text(root, ca_file) if ca_file else "")
+    return "", ""
+
+
+def _decode(text: str) -> str:
+    try:
+        return base64.b64decode(text, validate=True).decode("ascii")
+    except (binascii.Error, UnicodeDecodeError):
+        return ""

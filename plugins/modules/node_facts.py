@@ -1,0 +1,142 @@
+#!/usr/bin/python
+# Copyright: colocation.kubernetes contributors
+# Apache-2.0 License (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: node_facts
+short_description: Look at everything that decides whether a host can become a colocation node
+version_added: 0.1.0
+description:
+  - Reads, in one call, what the role P(colocation.kubernetes.preflight#role) judges a host by.
+    These are the system, kernel, first process and user, the clock, cgroups, free disk, swap, kubelet and containerd,
+    and whether the API server answers from there.
+  - Changes nothing, and judges nothing. What is wrong is decided on the controller.
+  - An action plugin of the same name adds the controller's clock before and after, so that skew can be told from delay.
+options:
+  worker:
+    description:
+      - Whether the host runs pods. With V(false), RV(node.worker) is V(null).
+    type: bool
+    default: true
+  disks:
+    description:
+      - Paths whose file systems are measured.
+        For a path that does not exist yet, it is the nearest directory above it.
+    type: list
+    elements: path
+    default: []
+  api_timeout:
+    description: Seconds that each step of the request to the API server may take.
+    type: float
+    default: 5
+  command_timeout:
+    description: Seconds that each command on the host may take.
+    type: float
+    default: 10
+attributes:
+  check_mode:
+    support: full
+    description: Can run in check mode and return what the real run would.
+    details: It never changes anything.
+  diff_mode:
+    support: none
+    description: Shows what changes when run with C(--diff).
+    details: There is nothing to compare.
+  idempotent:
+    support: full
+    description: A second run with the same options changes nothing.
+  platform:
+    support: full
+    description: Systems that it works on.
+    details: Linux with systemd, Python 3.10 or later.
+    platforms: linux
+seealso:
+  - module: ansible.builtin.setup
+author:
+  - colocation.kubernetes contributors (@colocation)
+"""
+
+EXAMPLES = r"""
+- name: Look at a host that runs pods
+  colocation.kubernetes.node_facts:
+    disks:
+      - /var
+      - /opt
+  register: facts
+
+- name: Is the API server reachable from there?
+  ansible.builtin.debug:
+    msg: "{{ facts.node.worker.api }}"
+
+- name: Look at a control-plane host, where only login, clock and system matter
+  colocation.kubernetes.node_facts:
+    worker: false
+"""
+
+RETURN = r"""
+node:
+  description: What was found.
+  returned: success
+  type: dict
+  contains:
+    machine:
+      description: Host name, machine ID, architecture, kernel, first process, user ID, Python and os-release.
+      returned: always
+      type: dict
+    clock:
+      description: The host's clock in seconds since 1970, whether a time service keeps it in step, and who told.
+      returned: always
+      type: dict
+      sample: {"now": 1767225600.5, "synchronized": true, "told_by": "timedatectl"}
+    worker:
+      description:
+        - The keys C(cgroup), C(swap), C(disks), C(kubelet), C(containerd) and C(api). V(null) without O(worker).
+      returned: always
+      type: dict
+asked_at:
+  description: The controller's clock just before the host was asked, in seconds since 1970.
+  returned: success
+  type: float
+answered_at:
+  description: The controller's clock just after the answer.
+  returned: success
+  type: float
+"""
+
+import platform
+import sys
+from dataclasses import asdict
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.colocation.kubernetes.plugins.module_utils._node_facts import (
+    read_node,
+    read_worker,
+    run_limited,
+)
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "worker": {"type": "bool", "default": True},
+            "disks": {"type": "list", "elements": "path", "default": []},
+            "api_timeout": {"type": "float", "default": 5},
+            "command_timeout": {"type": "float", "default": 10},
+        },
+        supports_check_mode=True,
+    )
+    run = run_limited(module.params["command_timeout"])
+    try:
+        worker = None
+        if module.params["worker"]:
+            worker = read_worker("/", run, module.params["disks"], module.params["api_timeout"])
+        node = read_node("/", run, f"{sys.executable} ({platform.python_version()})", worker)
+    except (OSError, ValueError) as error:
+        module.fail_json(msg=f"this host's state can't be read: {error}")
+    module.exit_json(changed=False, node=asdict(node))
+
+
+if __name__ == "__main__":
+    main()

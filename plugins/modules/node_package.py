@@ -1,0 +1,120 @@
+#!/usr/bin/python
+# Copyright: colocation.kubernetes contributors
+# Apache-2.0 License (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: node_package
+short_description: Install a package on a node when it is missing, and remember that
+version_added: 0.1.0
+author:
+  - colocation.kubernetes contributors (@colocation)
+description:
+  - Installs a package of the distribution, unless it or the program that it would bring is there already.
+  - A package that is there is never upgraded, downgraded or configured.
+  - The ledger notes what was installed, so that M(colocation.kubernetes.node_restore) can tell, and remove it when
+    told.
+  - Works with apt-get, dnf and yum. An installation that was interrupted before is finished.
+attributes:
+  check_mode:
+    support: full
+    description: Can run in check mode and return changed status without changing anything.
+    details: Whether the package can be had shows only when it is installed.
+  diff_mode:
+    support: full
+    description: Shows what changes when run with C(--diff).
+  idempotent:
+    support: full
+    description: A second run with the same options changes nothing.
+options:
+  name:
+    description: The package's name.
+    type: str
+    required: true
+  version:
+    description: The version to install. Without it, the package manager's choice.
+    type: str
+    default: ""
+  program:
+    description: A program; where it is found, however it came there, nothing is installed.
+    type: str
+  owner:
+    description: The name under which the ledger keeps the entry, usually a role's.
+    type: str
+    default: node_prep
+  state_dir:
+    description: Directory on the node that holds the ledger.
+    type: path
+    default: /var/lib/colocation
+seealso:
+  - module: colocation.kubernetes.node_restore
+"""
+
+EXAMPLES = r"""
+- name: A container runtime, if the node has none
+  colocation.kubernetes.node_package:
+    name: containerd
+    program: containerd
+
+- name: That very version from a repository of ours
+  colocation.kubernetes.node_package:
+    name: containerd.io
+    version: 2.1.4-1
+    program: containerd
+"""
+
+RETURN = r"""
+installed:
+  description: Whether the package was installed before the call. V(true) too when only O(program) was found.
+  returned: success
+  type: bool
+program:
+  description: Where O(program) was found before the call, or V(null).
+  returned: success
+  type: str
+  sample: /usr/bin/containerd
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.colocation.kubernetes.plugins.module_utils._command import runner
+from ansible_collections.colocation.kubernetes.plugins.module_utils._ledger import (
+    DEFAULT_STATE_DIR,
+    Ledger,
+    LedgerError,
+)
+from ansible_collections.colocation.kubernetes.plugins.module_utils._packages import PackageError, Packages
+
+ARGUMENTS = {
+    "name": {"type": "str", "required": True},
+    "version": {"type": "str", "default": ""},
+    "program": {"type": "str"},
+    "owner": {"type": "str", "default": "node_prep"},
+    "state_dir": {"type": "path", "default": DEFAULT_STATE_DIR},
+}
+
+
+def main() -> None:
+    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
+    name = module.params["name"]
+    packages = Packages(runner(module.run_command))
+    program = module.params["program"] and module.get_bin_path(module.params["program"], opt_dirs=["/usr/local/bin"])
+    try:
+        installed = bool(program) or packages.is_installed(name)
+        if not installed and not module.check_mode:
+            ledger = Ledger(module.params["state_dir"], module.params["owner"])
+            ledger.note("package", name, {"installed": False}, {"installed": True})
+            packages.install(name, module.params["version"])
+            if not packages.is_installed(name):
+                module.fail_json(msg=f"The package manager was content, but {name} is not installed.")
+    except (PackageError, LedgerError) as problem:
+        module.fail_json(msg=str(problem))
+    except OSError as problem:
+        module.fail_json(msg=f"{problem.filename}: {problem.strerror}")
+    diff = {"before": f"{name}: missing\n", "after": f"{name}: installed\n"}
+    result = {"changed": not installed, "installed": installed, "program": program or None}
+    module.exit_json(**result, **({} if installed else {"diff": diff}))
+
+
+if __name__ == "__main__":
+    main()

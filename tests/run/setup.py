@@ -1,0 +1,113 @@
+# Copyright: colocation.kubernetes contributors
+# Apache-2.0 License (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Sets up what the parts of a run need, and nothing else: each step named, with its time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from . import environment, packages
+from .environment import Tools
+from .places import Places, shown
+from .process import run
+from .report import CannotGoOn, Report
+from .stage import Stage, staged
+
+CLUSTER_PARTS = ("contract", "molecule", "demo")
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """All that a part is handed."""
+
+    places: Places
+    report: Report
+    environ: Mapping[str, str]  # the caller's
+    logs: Path
+    tools: Tools
+    stage: Stage
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The environment of a tool: our commands first, the staged collection found, the cache named."""
+        return {
+            **self.tools.variables(self.environ),
+            "COLOCATION_CACHE": str(self.places.cache),
+            "COLOCATION_CHECKOUT": str(self.places.checkout),
+            "ANSIBLE_COLLECTIONS_PATH": str(self.stage.root),
+            "ANSIBLE_HOME": str(self.places.cache / "ansible"),
+            "ANSIBLE_NOCOLOR": "1",
+            "PYTHONPATH": str(self.stage.root),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "PY_COLORS": "0",
+        }
+
+    def run(self, command: Sequence[str | Path], log: str, **more: str) -> tuple[int, Path]:
+        """Run a tool in the staged collection; its exit status and its log."""
+        path = self.logs / f"{log}.log"
+        return run(command, path, env={**self.variables, **more}, cwd=self.stage.collection), path
+
+
+@contextmanager
+def session(parts: Sequence[str], places: Places, report: Report, environ: Mapping[str, str]) -> Iterator[Session]:
+    """Everything these parts need."""
+    try:
+        logs = places.make_logs()
+    except OSError as error:
+        raise CannotGoOn(
+            f"Can't write to the cache directory {places.cache}: {error.strerror}. COLOCATION_CACHE names another."
+        ) from error
+    report.say(f"logs in {shown(logs, environ)}")
+    system_packages(parts, report, logs)
+    tools = virtual_environment(places, report, logs)
+    with report.setting_up("staged collection"):
+        stage = staged(places.checkout, places.cache)
+        found = stage.__enter__()
+    try:
+        current = Session(places, report, environ, logs, tools, found)
+        if any(part in CLUSTER_PARTS for part in parts):
+            cluster(current)
+        yield current
+    finally:
+        stage.__exit__(None, None, None)
+
+
+def system_packages(parts: Sequence[str], report: Report, logs: Path) -> None:
+    """Install the system packages that are missing."""
+    with report.setting_up("system packages") as notes:
+        lacking = packages.missing(parts)
+        if not lacking:
+            notes.append("all there")
+            return
+        left_out = packages.install(lacking, logs / "packages.log")
+        got = [package.name for package in lacking if package not in left_out]
+        if got:
+            notes.append("installed " + " ".join(got))
+        if left_out:
+            notes.append("could not get " + " ".join(package.name for package in left_out))
+
+
+def virtual_environment(places: Places, report: Report, logs: Path) -> Tools:
+    """Find or make the tools' virtual environment."""
+    with report.setting_up("Python for the tools") as notes:
+        interpreter = environment.find_interpreter() or environment.install_interpreter(logs / "python.log")
+        notes.append(f"{interpreter.command} {interpreter.version}")
+    with report.setting_up("virtual environment") as notes:
+        lock_file = places.checkout / "tests" / "requirements.lock"
+        tools, made = environment.make(interpreter, lock_file, places.cache, logs)
+        notes.append("made" if made else "found")
+    return tools
+
+
+def cluster(current: Session) -> None:
+    """Let the cluster tool make what it needs once: binaries, images, a saved node. It names its own steps."""
+    tool = current.places.checkout / "tests" / "cluster" / "cluster"
+    if not tool.exists():
+        return
+    with current.report.setting_up("cluster"):
+        status, log = current.run([tool, "prepare"], "cluster-prepare")
+        if status != 0:
+            raise CannotGoOn(f"tests/cluster/cluster prepare failed:\n{packages.last_lines(log, 40)}")

@@ -1,0 +1,46 @@
+# Copyright: colocation.kubernetes contributors
+# Apache-2.0 License (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The parts that are pytest suites: unit, and contract with real counterparts."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+from . import junit
+from .report import Count, Outcome
+from .setup import Session
+from .stage import held_directory
+
+# Tests make sockets in it, whose paths must stay below 108 characters.
+SHORT = Path(f"/tmp/colocation-tests-{os.getuid()}")
+NO_TESTS = 5  # pytest's exit status
+
+
+def run_unit(session: Session) -> None:
+    """The pure logic, the engine itself and the artifact; that there are none would be a mistake."""
+    run_suite(session, "unit", may_be_empty=False, options=("-n", "2", "--dist", "worksteal"))
+
+
+def run_contract(session: Session) -> None:
+    """Tests against real processes; one at a time, since two cores are not many."""
+    run_suite(session, "contract", may_be_empty=True)
+
+
+def run_suite(session: Session, name: str, may_be_empty: bool, options: tuple[str, ...] = ()) -> None:
+    """Run the tests of one directory and count them."""
+    began = time.monotonic()
+    directory = session.stage.collection / "tests" / name
+    if may_be_empty and not any(directory.rglob("test_*.py")):
+        session.report.ended(name, "pytest", 0.0, Outcome(Count(), "there are no tests in this part yet"))
+        return
+    results = session.logs / f"{name}.xml"
+    pytest: list[str | Path] = [session.tools.command("pytest"), "--tb=short", "-p", "no:cacheprovider"]
+    with held_directory(SHORT) as scratch:
+        more = (f"--junit-xml={results}", f"--basetemp={scratch / 'p'}", *options)
+        status, log = session.run([*pytest, *more, f"tests/{name}"], name)
+    counted = junit.count([results]) if results.exists() else Count()
+    if status == NO_TESTS or (status != 0 and counted.failed == 0):
+        counted += Count(failed=1)  # no tests, or broken before the first
+    session.report.ended(name, "pytest", time.monotonic() - began, Outcome(counted, str(counted), log))

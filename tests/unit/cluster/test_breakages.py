@@ -1,0 +1,88 @@
+# Copyright: colocation.kubernetes contributors
+# Apache-2.0 License (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The recipes that break a node are shell scripts; here only what can be known of them without a VM."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.colocation.kubernetes.plugins.module_utils._swap_parse import parse_fstab
+from ansible_collections.colocation.kubernetes.tests.cluster.colocation_cluster.breakages import BREAKAGES, UNSUITABLE
+
+EXPECTED = {
+    "swap-file",
+    "swap-partition",
+    "swap-gpt-auto",
+    "swap-unit",
+    "swap-zram",
+    "containerd-stopped",
+    "containerd-masked",
+    "containerd-cgroupfs",
+    "containerd-unparsable",
+    "kubelet-disabled",
+    "kubelet-conf-lost",
+}
+
+
+def test_all_ways_to_break_a_node_are_there() -> None:
+    assert set(BREAKAGES) == EXPECTED
+    assert all(name == breakage.name for name, breakage in BREAKAGES.items())
+
+
+@pytest.mark.parametrize("name", sorted(EXPECTED))
+def test_script_and_check_parse(name: str) -> None:
+    for text in (BREAKAGES[name].script, BREAKAGES[name].check):
+        done = subprocess.run(["bash", "-n"], input=text, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_broken_script_would_be_noticed() -> None:
+    assert subprocess.run(["bash", "-n"], input="if true; then", capture_output=True, text=True, check=False).returncode
+
+
+@pytest.mark.parametrize("name", sorted(EXPECTED))
+def test_a_script_stops_at_the_first_failure(name: str) -> None:
+    assert BREAKAGES[name].script.startswith("set -eu\n")
+
+
+@pytest.mark.parametrize("name", ["swap-partition", "swap-gpt-auto"])
+def test_a_missing_disk_is_said(name: str, tmp_path: Path) -> None:
+    script = BREAKAGES[name].script.replace("/dev/vdb", str(tmp_path / "no-disk"))
+    done = subprocess.run(["bash"], input=script, capture_output=True, text=True, check=False)
+    assert done.returncode == UNSUITABLE
+    assert "second disk" in done.stderr
+
+
+def test_fstab_lines_of_the_recipes_are_swap_lines() -> None:
+    printed = re.search(r"printf '(/swapfile.*?)\\n'", BREAKAGES["swap-file"].script)
+    line = re.search(r"line='(.*)'", BREAKAGES["swap-partition"].script)
+    assert printed is not None
+    assert line is not None
+    for text in (printed.group(1).replace("\\t", "\t"), line.group(1)):
+        (swap,) = parse_fstab(text.encode())
+        assert not swap.noauto
+
+
+def test_the_double_of_the_gpt_generator_writes_its_unit(tmp_path: Path) -> None:
+    """It is run here on a made-up fstab: it makes the unit, and keeps away when fstab names swap."""
+    script = BREAKAGES["swap-gpt-auto"].script
+    generator = script.split("<<'GENERATOR'\n")[1].split("GENERATOR\n")[0]
+    fstab = tmp_path / "fstab"
+    generator = generator.replace("/etc/fstab", str(fstab)).replace("/sys/block/vdb/diskseq", str(tmp_path / "seq"))
+    (tmp_path / "seq").write_text("9\n", "utf-8")
+    unit = "dev-disk-by\\x2ddiskseq-9\\x2dpart1.swap"
+    for number, (text, made) in enumerate((("# /x none swap sw\n/dev/a / ext4\n", True), ("/x none swap sw\n", False))):
+        out = tmp_path / str(number)
+        out.mkdir()
+        fstab.write_text(text, "utf-8")
+        subprocess.run(["sh", "-c", generator, "generator", str(out)], check=True)
+        assert (out / unit).exists() is made
+        assert (out / "swap.target.wants" / unit).exists() is made
+    made_unit = tmp_path / "0" / "swap.target.wants" / unit
+    assert "What=/dev/disk/by-diskseq/9-part1\n" in made_unit.read_text("utf-8")
+    assert os.readlink(made_unit) == f"../{unit}"

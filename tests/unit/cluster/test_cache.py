@@ -1,0 +1,55 @@
+# Copyright: colocation.kubernetes contributors
+# Apache-2.0 License (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Products are made once, whole or not at all, under a key of their content."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.colocation.kubernetes.tests.cluster.colocation_cluster.cache import content_key, made_once
+
+
+def test_key_tells_contents_names_and_run_bits_apart(tmp_path: Path) -> None:
+    keys = {content_key("a", "bc"), content_key("ab", "c")}
+    file = tmp_path / "file"
+    file.write_text("x")
+    keys.add(content_key(tmp_path))
+    file.chmod(0o755)
+    keys.add(content_key(tmp_path))
+    file.rename(tmp_path / "other")
+    keys.add(content_key(tmp_path))
+    (tmp_path / "other").write_text("y")
+    keys.add(content_key(tmp_path))
+    assert len(keys) == 6
+
+
+def test_made_once_even_when_two_ask(tmp_path: Path) -> None:
+    made: list[str] = []
+
+    def make(product: Path) -> None:
+        made.append("made")
+        product.write_text("whole")
+
+    threads = [threading.Thread(target=made_once, args=(tmp_path / "thing", make, "thing")) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert made == ["made"]
+    assert (tmp_path / "thing").read_text() == "whole"
+
+
+def test_a_failed_making_leaves_nothing_and_is_tried_again(tmp_path: Path) -> None:
+    def fail(product: Path) -> None:
+        product.write_text("half")
+        raise ValueError("no more")
+
+    with pytest.raises(ValueError, match="no more"):
+        made_once(tmp_path / "thing", fail, "thing")
+    (tmp_path / ".thing.killed").mkdir()  # what a killed run leaves
+    assert not (tmp_path / "thing").exists()
+    made_once(tmp_path / "thing", lambda product: product.mkdir(), "thing")
+    assert [path.name for path in sorted(tmp_path.iterdir())] == ["thing", "thing.lock"]

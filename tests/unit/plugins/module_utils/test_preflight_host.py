@@ -1,0 +1,401 @@
+# Copyright: colocation.kubernetes contributors
+# Apache-2.0 License (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""A node judged from its files: a healthy one gives no finding, and each fault gives its own finding and no other."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ansible_collections.colocation.kubernetes.plugins.module_utils._findings import ERROR, MENDED, WARNING
+from ansible_collections.colocation.kubernetes.plugins.module_utils._node_api import ApiAnswer
+from ansible_collections.colocation.kubernetes.plugins.module_utils._node_clock import Clock
+from ansible_collections.colocation.kubernetes.plugins.module_utils._node_facts import NodeFacts
+from ansible_collections.colocation.kubernetes.plugins.module_utils._preflight_host import (
+    Asked,
+    Expectations,
+    check_host,
+    judge,
+)
+from ansible_collections.colocation.kubernetes.tests.unit.plugins.preflight_node import CA, SERVER, PreflightNode
+
+ASKED = Asked(1000.0, 1002.0)
+PROBE = {"stdout": "preflight:uid 0\npreflight:named \npreflight:python /usr/bin/python3 3.13.5\npreflight:end\n"}
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> PreflightNode:
+    return PreflightNode(tmp_path)
+
+
+def expected(facts: NodeFacts, **other: Any) -> Expectations:
+    want = Expectations(
+        host=facts.machine.hostname.lower(),
+        is_worker=True,
+        is_control_plane=False,
+        systems={"debian": ("12", "13")},
+        clock_skew_limit=5.0,
+        disk_free_mib={"/var": 1},
+        swap="disable",
+        install_containerd=True,
+        repair_containerd=False,
+        allow_unreachable=False,
+    )
+    return replace(want, **other)
+
+
+def levels(facts: NodeFacts, asked: Asked | None = ASKED, **other: Any) -> dict[str, str]:
+    """IDs with levels; what depends on the machine that runs the tests is made equal first."""
+    machine = replace(facts.machine, architecture="x86_64", kernel="6.12.1")
+    clock = replace(facts.clock, now=1001.0)
+    facts = replace(facts, machine=machine, clock=clock)
+    return {finding.id: finding.level for finding in check_host(facts, asked, expected(facts, **other))}
+
+
+def test_a_healthy_node_has_no_finding(node: PreflightNode) -> None:
+    assert levels(node.facts()) == {}
+    assert node.asked_with == [(SERVER, CA)]
+
+
+def unit(name: str, **properties: str) -> Callable[[PreflightNode], None]:
+    return lambda node: node.units[name].update(properties)
+
+
+def write(name: str, text: str) -> Callable[[PreflightNode], None]:
+    return lambda node: node.write(name, text) and None
+
+
+def answer(command: str, rc: int, out: str, err: str = "") -> Callable[[PreflightNode], None]:
+    return lambda node: node.answers.update({command: (rc, out, err)})
+
+
+def api(status: int, error: str = "", server: str = SERVER) -> Callable[[PreflightNode], None]:
+    return lambda node: setattr(node, "api", ApiAnswer(server, status, error, "unchecked", ""))
+
+
+def remove(name: str) -> Callable[[PreflightNode], None]:
+    return lambda node: (node.root / name).unlink()
+
+
+def snap(node: PreflightNode) -> None:
+    node.kubelet_process("/snap/kubelet/2/kubelet", "0::/system.slice/snap.kubelet.daemon.service\n")
+
+
+def container(node: PreflightNode) -> None:
+    node.kubelet_process(
+        "/usr/bin/kubelet", "0::/system.slice/docker-12ab.scope\n", "--config=/var/lib/kubelet/config.yaml"
+    )
+
+
+def crio_by_flag(node: PreflightNode) -> None:
+    node.no_kubelet_process()
+    node.write(
+        "var/lib/kubelet/kubeadm-flags.env",
+        'KUBELET_KUBEADM_ARGS="--v=2 --container-runtime-endpoint=unix:///var/run/crio/crio.sock"\n',
+    )
+
+
+def k3s(node: PreflightNode) -> None:
+    node.write("etc/systemd/system/k3s-agent.service", "[Service]\n")
+    node.units["k3s-agent.service"] = {"LoadState": "loaded", "ActiveState": "active", "UnitFileState": "enabled"}
+
+
+def broken_containerd(node: PreflightNode) -> None:
+    answer(
+        "/usr/bin/containerd config dump",
+        1,
+        "",
+        "containerd: failed to load TOML: /etc/containerd/config.toml: (27, 47): was expecting token [[\n",
+    )(node)
+
+
+MOUNTS_V1 = (
+    "25 24 0:23 / /sys/fs/cgroup ro - tmpfs tmpfs ro\n30 25 0:28 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
+)
+MOUNTS_HYBRID = MOUNTS_V1 + "26 25 0:24 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n"
+RUNC = "[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]\nSystemdCgroup = false\n"
+KATA = RUNC.replace("runc", "kata")
+
+FAULTS: list[tuple[Callable[[PreflightNode], Any], dict[str, str]]] = [
+    (write("etc/os-release", "ID=debian\nVERSION_ID=11\n"), {"system-untested": WARNING}),
+    (write("etc/os-release", "ID=debian\nVERSION_ID=13.2\n"), {}),
+    (write("etc/os-release", "ID=debian\nVERSION_ID=131\n"), {"system-untested": WARNING}),
+    (write("proc/1/comm", "runit\n"), {"not-systemd": ERROR}),
+    (write("proc/self/mountinfo", MOUNTS_V1), {"cgroup-v1": ERROR}),
+    (write("proc/self/mountinfo", MOUNTS_HYBRID), {"cgroup-v1": ERROR}),
+    (write("proc/self/mountinfo", ""), {"cgroup-v1": ERROR}),
+    (write("sys/fs/cgroup/cgroup.controllers", "cpu io pids cpuset\n"), {"cgroup-controllers": ERROR}),
+    (answer("timedatectl show", 0, "NTPSynchronized=no\n"), {"clock-unsynchronized": WARNING}),
+    (
+        write("proc/swaps", "Filename Type Size Used Priority\n/swapfile file 524284 0 -2\n"),
+        {"swap-on": MENDED},
+    ),
+    (write("etc/fstab", "/swapfile none swap sw 0 0\n"), {"swap-at-boot": MENDED}),
+    (unit("kubelet.service", UnitFileState="disabled"), {"kubelet-disabled": MENDED}),
+    (unit("kubelet.service", ActiveState="activating", SubState="auto-restart"), {"kubelet-stopped": MENDED}),
+    (
+        unit("kubelet.service", ActiveState="inactive", UnitFileState="disabled"),
+        {"kubelet-disabled": MENDED, "kubelet-stopped": MENDED},
+    ),
+    (
+        unit("kubelet.service", LoadState="masked", ActiveState="inactive", UnitFileState="masked"),
+        {"kubelet-masked": MENDED},
+    ),
+    (remove("usr/lib/systemd/system/kubelet.service"), {"kubelet-no-unit": ERROR}),
+    (remove("etc/kubernetes/kubelet.conf"), {"kubelet-not-joined": ERROR}),
+    (write("etc/kubernetes/kubelet.conf", "apiVersion: v1\n"), {"kubelet-not-joined": ERROR}),
+    (answer("/usr/bin/kubelet --version", 0, "Kubernetes v1.23.17\n"), {"kubelet-version": ERROR}),
+    (answer("/usr/bin/kubelet --version", 0, "Kubernetes v1.24.0\n"), {}),
+    (answer("/usr/bin/kubelet --version", 126, "", "cannot execute binary file"), {"kubelet-broken": ERROR}),
+    (snap, {"kubelet-snap": ERROR}),
+    (container, {"kubelet-not-systemd": ERROR}),
+    (k3s, {"kubelet-bundled": ERROR}),
+    (crio_by_flag, {"runtime-other": ERROR}),
+    (
+        write("var/lib/kubelet/config.yaml", 'containerRuntimeEndpoint: "unix:///var/run/cri-dockerd.sock" # old\n'),
+        {"runtime-other": ERROR},
+    ),
+    (
+        write("var/lib/kubelet/config.yaml", "containerRuntimeEndpoint: unix:///var/run/cri-resmgr/cri-resmgr.sock\n"),
+        {},
+    ),
+    (remove("usr/bin/containerd"), {"containerd-missing": MENDED}),
+    (
+        answer("/usr/bin/containerd --version", 0, "containerd containerd.io 1.5.11 3df54a8\n"),
+        {"containerd-old": ERROR},
+    ),
+    (remove("usr/lib/systemd/system/containerd.service"), {"containerd-no-unit": ERROR}),
+    (
+        unit("containerd.service", LoadState="masked", ActiveState="inactive", UnitFileState="masked"),
+        {"containerd-masked": MENDED},
+    ),
+    (unit("containerd.service", ActiveState="failed"), {"containerd-stopped": MENDED}),
+    (unit("containerd.service", UnitFileState="disabled"), {"containerd-disabled": MENDED}),
+    (broken_containerd, {"containerd-config": ERROR}),
+    (answer("/usr/bin/containerd config dump", 0, RUNC), {"containerd-cgroup-driver": MENDED}),
+    (answer("/usr/bin/containerd config dump", 0, KATA), {}),
+    (
+        answer("/usr/bin/containerd config dump", 0, 'disabled_plugins = [\n  "cri",\n]\nversion = 2\n'),
+        {"containerd-cri-disabled": MENDED},
+    ),
+    (api(0, "Connection refused"), {"api-unreachable": ERROR}),
+    (api(500), {"api-unhealthy": ERROR}),
+    (api(403), {}),
+    (api(200), {}),
+]
+
+
+@pytest.mark.parametrize(("damage", "findings"), FAULTS)
+def test_each_fault_is_named(
+    node: PreflightNode, damage: Callable[[PreflightNode], Any], findings: dict[str, str]
+) -> None:
+    damage(node)
+    assert levels(node.facts()) == findings
+
+
+def test_a_node_without_a_kubelet_is_told_once(node: PreflightNode) -> None:
+    node.no_kubelet_process()
+    (node.root / "usr/bin/kubelet").unlink()
+    (node.root / "etc/kubernetes/kubelet.conf").unlink()
+    assert levels(node.facts()) == {"kubelet-missing": ERROR}
+
+
+def test_a_config_that_node_prep_may_repair_is_mended(node: PreflightNode) -> None:
+    broken_containerd(node)
+    assert levels(node.facts(), repair_containerd=True) == {"containerd-config": MENDED}
+
+
+def test_containerd_that_node_prep_may_not_install_is_an_error(node: PreflightNode) -> None:
+    (node.root / "usr/bin/containerd").unlink()
+    assert levels(node.facts(), install_containerd=False) == {"containerd-missing": ERROR}
+
+
+def test_a_load_balancer_on_the_node_comes_back_with_its_kubelet(node: PreflightNode) -> None:
+    api(0, "Connection refused", "https://127.0.0.1:6443")(node)
+    assert levels(node.facts()) == {"api-unreachable": ERROR}
+    unit("containerd.service", ActiveState="inactive")(node)
+    assert levels(node.facts()) == {"api-unreachable": MENDED, "containerd-stopped": MENDED}
+
+
+def test_a_refused_certificate_is_a_warning(node: PreflightNode) -> None:
+    node.api = ApiAnswer(SERVER, 401, "", "refused", "self-signed certificate in certificate chain")
+    assert levels(node.facts()) == {"api-certificate": WARNING}
+
+
+@pytest.mark.parametrize(("setting", "findings"), [("", {"swap-kept": ERROR}), ("failSwapOn: false\n", {})])
+def test_swap_may_be_kept_only_where_the_kubelet_starts(
+    node: PreflightNode, setting: str, findings: dict[str, str]
+) -> None:
+    node.write("proc/swaps", "Filename Type Size Used Priority\n/swapfile file 524284 0 -2\n")
+    node.write("var/lib/kubelet/config.yaml", f"cgroupDriver: systemd\n{setting}")
+    assert levels(node.facts(), swap="keep") == findings
+
+
+def test_disks_are_judged_by_their_own_limits(node: PreflightNode) -> None:
+    (node.root / "var/lib").mkdir(parents=True, exist_ok=True)
+    facts = node.facts(disks=("/var", "/var/lib/containerd/x"))
+    disk = facts.worker.disks[1] if facts.worker else None
+    assert disk is not None
+    assert disk.measured_at == "/var/lib"
+    assert levels(facts, disk_free_mib={"/var": 1, "/var/lib/containerd/x": disk.free_mib + 1}) == {"disk-space": ERROR}
+    assert levels(facts, disk_free_mib={"/var": 1, "/var/lib/containerd/x": disk.free_mib}) == {}
+
+
+@pytest.mark.parametrize(
+    ("other", "findings"),
+    [
+        ({"read_only": True}, {"disk-read-only": ERROR}),
+        ({"inodes_free": 9}, {"disk-inodes": ERROR}),
+        ({"inodes_free": None}, {}),
+    ],
+)
+def test_a_disk_that_cannot_be_written_is_an_error(
+    node: PreflightNode, other: dict[str, Any], findings: dict[str, str]
+) -> None:
+    facts = node.facts()
+    assert facts.worker is not None
+    worker = replace(facts.worker, disks=tuple(replace(disk, **other) for disk in facts.worker.disks))
+    assert levels(replace(facts, worker=worker)) == findings
+
+
+@pytest.mark.parametrize(
+    ("host", "override", "findings"),
+    [
+        ("w1", "w1", {}),
+        ("w1", "W1", {}),
+        ("w1", "w1.example.org", {"node-name": WARNING}),
+        ("w_1", "w_1", {"node-name-invalid": ERROR}),
+        ("w1", "-w1", {"node-name-invalid": ERROR}),
+    ],
+)
+def test_names_are_as_the_kubelet_makes_them(
+    node: PreflightNode, host: str, override: str, findings: dict[str, str]
+) -> None:
+    node.kubelet_process(
+        "/usr/bin/kubelet", "0::/system.slice/kubelet.service\n", f"--hostname-override={override}", "--config", "/none"
+    )
+    assert levels(node.facts(), host=host) == findings
+
+
+@pytest.mark.parametrize(
+    ("machine", "findings"),
+    [
+        ({"architecture": "aarch64"}, {}),
+        ({"architecture": "riscv64"}, {"architecture": ERROR}),
+        ({"kernel": "5.4.0-150-generic"}, {"kernel-old": WARNING}),
+        ({"kernel": "5.10.0"}, {}),
+    ],
+)
+def test_machines(node: PreflightNode, machine: dict[str, str], findings: dict[str, str]) -> None:
+    facts = node.facts()
+    base = {"architecture": "x86_64", "kernel": "6.12.1"} | machine
+    facts = replace(facts, machine=replace(facts.machine, **base), clock=Clock(1001.0, True, "x"))
+    assert {f.id: f.level for f in check_host(facts, ASKED, expected(facts))} == findings
+
+
+@pytest.mark.parametrize(
+    ("now", "findings"),
+    [(995.0, {}), (994.9, {"clock-skew": ERROR}), (1007.0, {}), (1007.1, {"clock-skew": ERROR})],
+)
+def test_a_slow_answer_is_not_skew(node: PreflightNode, now: float, findings: dict[str, str]) -> None:
+    facts = node.facts()
+    machine = replace(facts.machine, architecture="x86_64", kernel="6.12.1")
+    facts = replace(facts, machine=machine, clock=Clock(now, True, "x"))
+    assert {f.id: f.level for f in check_host(facts, ASKED, expected(facts))} == findings
+    assert [f for f in check_host(facts, None, expected(facts)) if f.id == "clock-skew"] == []
+
+
+def test_a_control_plane_host_is_asked_less(node: PreflightNode) -> None:
+    node.write("proc/1/comm", "runit\n")
+    assert levels(replace(node.facts(), worker=None), is_worker=False, is_control_plane=True) == {}
+
+
+def test_a_host_in_both_groups_is_a_warning(node: PreflightNode) -> None:
+    assert levels(node.facts(), is_control_plane=True) == {"control-plane-is-node": WARNING}
+
+
+def judged(probe: dict[str, Any], facts: dict[str, Any], skip: tuple[str, ...] = (), **other: Any) -> dict[str, str]:
+    want = Expectations("w1", True, False, {}, 5.0, {}, "disable", True, False, False)
+    return {finding.id: finding.level for finding in judge(probe, facts, replace(want, **other), skip).findings}
+
+
+SKIPPED = {"skipped": True, "changed": False}
+UNREACHABLE = {"unreachable": True, "msg": "Connection refused"}
+
+
+@pytest.mark.parametrize(
+    ("probe", "facts", "findings"),
+    [
+        (UNREACHABLE, SKIPPED, {"unreachable": ERROR}),
+        (
+            {"failed": True, "msg": "Timed out after 4 second(s).", "timedout": {"period": 4}},
+            SKIPPED,
+            {"host-hangs": ERROR},
+        ),
+        ({"rc": 1, "stdout": "", "stderr": "sudo: a password is required"}, SKIPPED, {"no-root": ERROR}),
+        ({"stdout": "preflight:uid 1000\npreflight:end\n"}, SKIPPED, {"no-root": ERROR}),
+        ({"stdout": "preflight:uid 0\npreflight:end\n"}, SKIPPED, {"python-missing": ERROR}),
+        (
+            {"stdout": "preflight:uid 0\npreflight:python /usr/bin/python3 3.9.2\npreflight:end\n"},
+            SKIPPED,
+            {"python-old": ERROR},
+        ),
+        (
+            {
+                "stdout": "preflight:uid 0\npreflight:named /opt/python3\n"
+                "preflight:python /usr/bin/python3 3.13.5\npreflight:end\n"
+            },
+            SKIPPED,
+            {"python-interpreter": ERROR},
+        ),
+        (PROBE, UNREACHABLE, {"unreachable": ERROR}),
+        (PROBE, {"failed": True, "msg": "Task failed: Timed out after 9 second(s)."}, {"host-hangs": ERROR}),
+        (PROBE, {"failed": True, "msg": "this host's state can't be read"}, {"facts-failed": ERROR}),
+        (PROBE, {"failed": True}, {"facts-failed": ERROR}),
+    ],
+)
+def test_a_host_that_tells_nothing_is_one_error(
+    probe: dict[str, Any], facts: dict[str, Any], findings: dict[str, str]
+) -> None:
+    assert judged(probe, facts) == findings
+
+
+def test_a_module_that_crashed_is_told_with_the_hosts_words() -> None:
+    crash = {"failed": True, "msg": "Module result deserialization failed", "module_stderr": "x\nthe disk is gone\n"}
+    want = Expectations("w1", True, False, {}, 5.0, {}, "disable", True, False, False)
+    assert [finding.what for finding in judge(PROBE, crash, want, ()).findings] == [
+        "Module result deserialization failed: the disk is gone"
+    ]
+
+
+def test_hosts_that_do_not_answer_may_be_allowed() -> None:
+    assert judged(UNREACHABLE, SKIPPED, allow_unreachable=True) == {"unreachable": WARNING}
+    assert judged(PROBE, UNREACHABLE, allow_unreachable=True) == {"unreachable": WARNING}
+
+
+def test_skipped_names_become_warnings_and_wrong_ones_are_errors() -> None:
+    assert judged(UNREACHABLE, SKIPPED, ("unreachable",)) == {"unreachable": WARNING}
+    assert judged(UNREACHABLE, SKIPPED, ("cgroup-v2",)) == {"unreachable": ERROR, "unknown-check": ERROR}
+
+
+def test_facts_pass_through_json(node: PreflightNode) -> None:
+    node.write("proc/1/comm", "runit\n")
+    carried = json.loads(json.dumps(asdict(node.facts())))
+    result = judge(
+        PROBE,
+        {"node": carried, "asked_at": 1.0, "answered_at": 2e12},
+        Expectations("w1", True, False, {"debian": ("13",)}, 5.0, {"/var": 0}, "disable", True, False, False),
+        (),
+    )
+    assert "not-systemd" in [finding.id for finding in result.findings]
+    assert (result.machine_id, result.kubelet_version) == ("0123456789abcdef", "1.36.3")
+
+
+def test_facts_of_another_form_are_refused() -> None:
+    with pytest.raises(ValueError, match="NodeFacts: without clock, worker"):
+        judged(PROBE, {"node": {"machine": {}}})
