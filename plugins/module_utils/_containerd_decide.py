@@ -189,6 +189,12 @@ def _warnings(after: dict[str, Any], settings: tuple[Setting, ...], oracle: Orac
     default = containerd.get("default_runtime_name")
     if not any(setting.path[-2:-1] == ("options",) for setting in settings):
         found.append("No runtime of a runc type is configured, so no runtime's cgroup driver was set.")
+    for name, runtime in runtimes.items():
+        if isinstance(runtime, dict) and not runtime.get("runtime_type"):
+            found.append(
+                f"The runtime {name!r} has no runtime_type, so containerd can't start containers with it, and its "
+                "cgroup driver was left alone. Add runtime_type, or take the runtime out."
+            )
     if default and default not in runtimes and not value_at(containerd, ("default_runtime", "runtime_type")):
         found.append(
             f"default_runtime_name is {default!r}, but no such runtime is configured: containerd's CRI plugin will not "

@@ -79,7 +79,7 @@ def candidates(data: bytes, new_version: int, message: str = "") -> Iterator[Sal
     base, kept = _readable(data)
     yield _finish(base, kept)
     # TOML's rules are met, and yet containerd may refuse: a plugin that can't be disabled by that name, a wrong type…
-    document = read_text(_join(kept))
+    document = _read(kept)
     short_names = _without_short_names(document, kept)
     if short_names is not None:
         yield Salvage(short_names.data, (*base, *short_names.dropped))
@@ -105,6 +105,10 @@ def _join(lines: list[_Line]) -> str:
     return "\n".join(line.text for line in lines)
 
 
+def _read(lines: list[_Line]) -> Document:
+    return read_text(_join(lines) + "\n")
+
+
 def _finish(dropped: list[Dropped], kept: list[_Line]) -> Salvage:
     text = _join(kept)
     return Salvage((text if text.endswith("\n") or not text else text + "\n").encode(), tuple(dropped))
@@ -118,7 +122,7 @@ def _readable(data: bytes) -> tuple[list[Dropped], list[_Line]]:
     for table in _tables(_lines(data)):
         lost, lines = _readable_table(table)
         try:
-            read_text(_join([*kept, *lines]))
+            _read([*kept, *lines])
         except TomlError as error:
             lost, lines = [_whole(table, error.message)], []
         dropped += lost
@@ -128,7 +132,7 @@ def _readable(data: bytes) -> tuple[list[Dropped], list[_Line]]:
 
 def _with_version(dropped: list[Dropped], kept: list[_Line]) -> tuple[list[Dropped], list[_Line]]:
     """Without its version a config would be read as version 1, and all else in it not at all; the tables tell it."""
-    tree = read_text(_join(kept)).tree
+    tree = _read(kept).tree
     plugins = tree.get("plugins")
     names = plugins if isinstance(plugins, dict) else {}
     version = 3 if {CRI_RUNTIME, CRI_IMAGES} & set(names) else 2 if any("." in name for name in names) else 0
@@ -150,11 +154,12 @@ def _tables(lines: list[_Line]) -> list[list[_Line]]:
 
 
 def _continues(table: list[_Line]) -> bool:
-    """Whether the table's last value is a list that is still open, so that a `[` may be part of it."""
+    """Whether the table's last value is a text or list that is still open, so that this line may be part of it."""
     try:
-        read_text(_join(table))
+        _read(table)
     except TomlError as error:
-        return "array does not end" in error.message and len(table) - error.line < MAX_LINES_OF_A_TABLE
+        open_list = "array does not end" in error.message and len(table) - error.line < MAX_LINES_OF_A_TABLE
+        return open_list or "multi-line string does not end" in error.message
     return False
 
 
@@ -168,8 +173,10 @@ def _readable_table(table: list[_Line]) -> tuple[list[Dropped], list[_Line]]:
                 return [_whole(table, "its header can't be read")], []
     for _ in range(MAX_LINES_OF_A_TABLE):
         try:
-            read_text(_join(lines))
+            _read(lines)
         except TomlError as error:
+            if "multi-line string does not end" in error.message:  # whatever follows may be part of it
+                return [_whole(table, error.message)], []
             bad = lines[error.line - 1] if error.line <= len(lines) else lines[-1]
             if _HEADER.match(bad.text) and bad is table[0]:
                 return [_whole(table, error.message)], []

@@ -65,7 +65,7 @@ def wishes(tree: dict[str, Any], request: Request, version: Version) -> tuple[Se
     cri = ("plugins", cri_of_dump(version))
     settings = [Setting((*table, "options", DRIVER_KEY), request.systemd_cgroup) for table in _runc(tree, request, cri)]
     legacy = _legacy_driver(tree, request, cri)
-    if legacy is not None:
+    if legacy is not None and version.major < 2:  # 2.x has no such key
         settings.append(Setting((*cri, LEGACY_DRIVER_KEY), legacy))
     if request.sandbox_image is not None:
         settings.append(Setting(sandbox_image_path(version), request.sandbox_image))
@@ -73,7 +73,7 @@ def wishes(tree: dict[str, Any], request: Request, version: Version) -> tuple[Se
         settings.append(_bin_dir(value_at(tree, (*cri, "cni")) or {}, (*cri, "cni"), request.cni_bin_dir, version))
     if request.cni_conf_dir is not None:
         settings.append(Setting((*cri, "cni", "conf_dir"), request.cni_conf_dir))
-    return tuple(settings)
+    return tuple(sorted(settings, key=lambda setting: setting.path))
 
 
 def unmet(tree: dict[str, Any], settings: Iterable[Setting]) -> tuple[Setting, ...]:

@@ -8,9 +8,9 @@ Why these steps:
 - A .swap unit is masked by its name: that holds whoever pulls it in. zram-generator's units are named
   after the section of its configuration (`dev-zram0.swap`), so a mask is enough, the configuration stays
   as it is, and its compressed file systems go on working.
-- A partition found by systemd-gpt-auto-generator has no name to mask: since systemd 254 the unit is
-  called after a counter (`dev-disk-by\\x2ddiskseq-1\\x2dpart3.swap`), before that after a kernel name that
-  may move. `systemd.gpt_auto=0` would also take away root, home and boot partitions, and both it and
+- A partition found by systemd-gpt-auto-generator has no name to mask: newer systemd (seen with 257) calls
+  the unit after a counter (`dev-disk-by\\x2ddiskseq-1\\x2dpart3.swap`), older after a kernel name that may
+  move. `systemd.gpt_auto=0` would also take away root, home and boot partitions, and both it and
   `systemd.swap=0` belong to the boot loader. What is left is the only thing that pulls the unit in:
   swap.target is masked, only then.
 - A service that makes swap is stopped and masked.

@@ -63,7 +63,7 @@ def read_scalar(text: str) -> tuple[Any, int]:
         return int(word.replace("_", ""), 0), len(word)
     if _FLOAT.fullmatch(word):
         return float(word.replace("_", "")), len(word)
-    raise ScalarError(f"{word!r} is not a value (a text needs quotes)")
+    raise ScalarError("this is not a value (a text needs quotes)")  # it may be a secret, so it is not shown
 
 
 def _read_moment(text: str) -> Moment | None:

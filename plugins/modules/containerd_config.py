@@ -194,7 +194,7 @@ dropped:
   returned: success
   type: list
   elements: str
-  sample: ["/etc/containerd/config.toml, line 7: SystemdCgroup = … ('ture' is not a value (a text needs quotes))"]
+  sample: ["/etc/containerd/config.toml, line 7: SystemdCgroup = … (this is not a value (a text needs quotes))"]
 """
 
 import os

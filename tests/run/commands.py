@@ -35,6 +35,9 @@ def main(arguments: Sequence[str]) -> int:
     except CannotGoOn as problem:
         print(f"\n./{name} can't go on. {problem}", file=sys.stderr)
         return 2
+    except BrokenPipeError:  # whoever read our lines has gone (| head)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     except Stopped as stopped:
         print(f"\n./{name} was told to stop.", file=sys.stderr)
         return int(stopped.code or 1)

@@ -37,8 +37,8 @@ CLUSTER = (  # what makes and runs VMs, node images and the network between them
     Package("iproute2", "ip"),
     Package("e2fsprogs", "mkfs.ext4"),
     Package("openssh-client", "ssh"),
+    Package("cpio", "cpio"),
     Package("zstd", "zstd"),
-    Package("socat", "socat"),
 )
 TABLE: Mapping[str, Sequence[Package]] = {
     "lint": (GIT, Package("shellcheck", "shellcheck", optional=True)),

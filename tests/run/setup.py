@@ -37,6 +37,7 @@ class Session:
             **self.tools.variables(self.environ),
             "COLOCATION_CACHE": str(self.places.cache),
             "COLOCATION_CHECKOUT": str(self.places.checkout),
+            "COLOCATION_PYTHON": str(self.tools.python),
             "ANSIBLE_COLLECTIONS_PATH": str(self.stage.root),
             "ANSIBLE_HOME": str(self.places.cache / "ansible"),
             "ANSIBLE_NOCOLOR": "1",
@@ -103,11 +104,15 @@ def virtual_environment(places: Places, report: Report, logs: Path) -> Tools:
 
 
 def cluster(current: Session) -> None:
-    """Let the cluster tool make what it needs once: binaries, images, a saved node. It names its own steps."""
-    tool = current.places.checkout / "tests" / "cluster" / "cluster"
-    if not tool.exists():
-        return
-    with current.report.setting_up("cluster"):
-        status, log = current.run([tool, "prepare"], "cluster-prepare")
-        if status != 0:
-            raise CannotGoOn(f"tests/cluster/cluster prepare failed:\n{packages.last_lines(log, 40)}")
+    """Let the cluster tool make what it makes once: Kubernetes, images, and a node saved while it is Ready."""
+    with current.report.setting_up("Kubernetes, node image, saved node"):
+        cluster_tool(current, "save")
+
+
+def cluster_tool(current: Session, *words: str) -> list[str]:
+    """Call the cluster tool; the lines that it said."""
+    tool = current.stage.collection / "tests" / "cluster" / "cluster"
+    status, log = current.run([tool, *words], f"cluster-{words[0]}")
+    if status != 0:
+        raise CannotGoOn(f"tests/cluster/cluster {' '.join(words)} failed:\n{packages.last_lines(log, 40)}")
+    return log.read_text(errors="replace").splitlines()[1:]

@@ -44,7 +44,8 @@ def staged(checkout: Path, cache: Path) -> Iterator[Stage]:
         stage = Stage(root)
         copy(checkout, stage.collection)
         # ansible-test and ansible-lint see more (links to directories, what is ignored) where they find git.
-        subprocess.run(["git", "-c", "init.defaultBranch=main", "init", "--quiet", stage.collection], check=True)
+        init = ["git", "-c", "init.defaultBranch=main", "init", "--quiet", "--template=", str(stage.collection)]
+        subprocess.run(init, check=True)
         yield stage
 
 

@@ -151,7 +151,15 @@ version = 4
 
 BROKEN = (
     Config("a header that does not end", f"version = 2\n[{CRI}.cni\nbin_dir = '/x'\n{'#' * 9}\n[grpc]\nuid = 7\n"),
-    Config("a word without quotes", f"version = 2\n[{CRI}.containerd.runtimes.runc.options]\nSystemdCgroup = ture\n"),
+    Config(
+        "a word without quotes",
+        f"""\
+version = 2
+[{CRI}.containerd.runtimes.runc]
+runtime_type = "io.containerd.runc.v2"
+options.SystemdCgroup = ture
+""",
+    ),
     Config("a table twice", "version = 2\n[grpc]\nuid = 7\n[debug]\nlevel = 'info'\n[grpc]\ngid = 8\n"),
     Config("a wrong type", f"version = 2\n[{CRI}]\nsandbox_image = 5\n[{CRI}.registry]\nconfig_path = '/c'\n"),
     Config("a short name", "version = 2\ndisabled_plugins = ['cri', 'io.containerd.snapshotter.v1.zfs']\n"),

@@ -5,11 +5,11 @@
 from __future__ import annotations
 
 import subprocess
-import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
+import tomllib
 
 from ansible_collections.colocation.kubernetes.plugins.module_utils._containerd_ask import Containerd, find_containerd
 from ansible_collections.colocation.kubernetes.plugins.module_utils._containerd_assume import assume
@@ -159,6 +159,15 @@ def test_only_the_named_runtimes(node: Node) -> None:
     assert "there is no 'cuda'" in node(runtimes=["cuda"])["msg"]
 
 
+def test_a_runtime_without_a_type_is_told(node: Node, containerd_version: str) -> None:
+    if not containerd_version.startswith("1."):
+        return  # the built-in runc keeps its type there
+    node.write("config.toml", 'version = 2\n[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]\n')
+    warnings = node()["warnings"]
+    assert len(warnings) == 2
+    assert "'runc' has no runtime_type" in warnings[1]
+
+
 def test_a_table_in_an_import_that_counts(node: Node, containerd_version: str) -> None:
     """1.x: the imported table replaces the main file's; 2.x: the later one wins key by key."""
     node.write("config.toml", 'version = 2\nimports = ["gpu/*.toml"]\n' + CONFIGS[3].text.split("version = 2\n")[1])
@@ -180,10 +189,11 @@ def test_a_file_that_is_read_after_the_drop_in(node: Node, containerd_version: s
         return
     node.write("config.toml", f"version = 3\nimports = ['{node.etc}/conf.d/*.toml']\n")
     table = "[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]\n"
-    later = node.write("conf.d/zzz.toml", f"version = 3\n{table}  SystemdCgroup = false # mine\n  BinaryName = 'crun'\n")
+    text = f"version = 3\n{table}  SystemdCgroup = false # mine\n  BinaryName = 'crun'\n"
+    later = node.write("conf.d/zzz.toml", text)
     node()
     assert set(runc_drivers(node.dump()).values()) == {True}
-    assert later.read_text() == f"version = 3\n{table}  SystemdCgroup = true # mine\n  BinaryName = 'crun'\n"
+    assert later.read_text() == text.replace("false", "true")
     assert node()["changed"] is False
 
 
@@ -221,7 +231,7 @@ def test_a_config_that_containerd_cannot_read(node: Node, config: Config) -> Non
 
 @pytest.mark.parametrize(
     ("name", "line"),
-    [("a header that does not end", "line 2"), ("a word without quotes", "line 3"), ("a table twice", "line 6")],
+    [("a header that does not end", "line 2"), ("a word without quotes", "line 4"), ("a table twice", "line 6")],
 )
 def test_an_unreadable_line_is_named(node: Node, name: str, line: str) -> None:
     config = next(config for config in BROKEN if config.name == name)

@@ -80,7 +80,7 @@ def test_the_double_of_the_gpt_generator_writes_its_unit(tmp_path: Path) -> None
         out = tmp_path / str(number)
         out.mkdir()
         fstab.write_text(text, "utf-8")
-        subprocess.run(["sh", "-c", generator, "generator", str(out)], check=True)
+        subprocess.run(["sh", "-c", generator, "generator", "/normal", "/early", str(out)], check=True)
         assert (out / unit).exists() is made
         assert (out / "swap.target.wants" / unit).exists() is made
     made_unit = tmp_path / "0" / "swap.target.wants" / unit

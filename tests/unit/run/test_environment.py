@@ -12,6 +12,7 @@ import pytest
 from ansible_collections.colocation.kubernetes.tests.run import environment, packages
 from ansible_collections.colocation.kubernetes.tests.run.report import CannotGoOn
 
+STUB = "/bin/true"  # in the place of an environment's Python
 THIS = environment.Interpreter(sys.executable, f"{sys.version_info[0]}.{sys.version_info[1]}")
 
 
@@ -70,6 +71,15 @@ def test_no_python_to_be_had_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyP
         environment.install_interpreter(tmp_path / "log")
 
 
+@pytest.fixture
+def quick(tmp_path: Path) -> environment.Interpreter:
+    """A stand-in for a Python, since a real environment takes seconds: its environments hold a Python that never fails."""
+    path = tmp_path / "quick-python"
+    path.write_text(f"#!/bin/sh\nfor last; do :; done\nrm -rf $last\nmkdir -p $last/bin\ncp {STUB} $last/bin/python\n")
+    path.chmod(0o755)
+    return environment.Interpreter(str(path), "3.11")
+
+
 def test_an_environment_is_made_once(tmp_path: Path, lock: Path) -> None:
     first, made = environment.make(THIS, lock, tmp_path / "cache", tmp_path / "logs")
     assert made
@@ -77,17 +87,20 @@ def test_an_environment_is_made_once(tmp_path: Path, lock: Path) -> None:
     assert environment.make(THIS, lock, tmp_path / "cache", tmp_path / "logs") == (first, False)
 
 
-def test_a_half_made_environment_is_made_anew(tmp_path: Path, lock: Path) -> None:
-    tools, _made = environment.make(THIS, lock, tmp_path / "cache", tmp_path / "logs")
+def test_a_half_made_environment_is_made_anew(tmp_path: Path, lock: Path, quick: environment.Interpreter) -> None:
+    tools, _made = environment.make(quick, lock, tmp_path / "cache", tmp_path / "logs")
     (tools.directory / ".complete").unlink()
     (tools.directory / "left-over").touch()
-    again, made = environment.make(THIS, lock, tmp_path / "cache", tmp_path / "logs")
+    again, made = environment.make(quick, lock, tmp_path / "cache", tmp_path / "logs")
     assert made
     assert not (again.directory / "left-over").exists()
 
 
-def test_an_environment_whose_python_is_gone_is_not_used(tmp_path: Path, lock: Path) -> None:
-    tools, _made = environment.make(THIS, lock, tmp_path / "cache", tmp_path / "logs")
+def test_an_environment_whose_python_is_gone_is_not_used(
+    tmp_path: Path, lock: Path, quick: environment.Interpreter
+) -> None:
+    tools, _made = environment.make(quick, lock, tmp_path / "cache", tmp_path / "logs")
+    assert environment.is_complete(tools.directory)
     tools.python.unlink()
     tools.python.symlink_to("/nowhere/python")
     assert not environment.is_complete(tools.directory)

@@ -63,7 +63,7 @@ def test_every_position_points_at_what_it_says(text: str) -> None:
     [
         ("a = 1\n[b\nc = 2\n", 2, 3, "expected ']'"),
         ("a = 1\nb = [1,\n 2\n", 2, 5, "does not end"),
-        ("a = ture\n", 1, 5, "'ture' is not a value"),
+        ("a = ture\n", 1, 5, "this is not a value"),
         ("a = 1\n\n  a = 2\n", 3, 3, "already defined"),
         ("[a]\n[b]\n[a]\n", 3, 1, "already defined"),
         ('a = "x\n', 1, 5, "does not end on its line"),
