@@ -20,6 +20,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -39,6 +40,8 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._files impor
 __all__ = ["DEFAULT_STATE_DIR", "Entry", "FileChange", "FileState", "Ledger", "LedgerError", "look"]
 
 DEFAULT_STATE_DIR = "/var/lib/colocation"
+NOTES = ("containerd-restart.json",)  # what modules keep beside the ledger; without an entry it means nothing
+KEPT_ASIDE = "kept"  # files that could not be read; once all is put back, they stand at their old place
 
 
 class LedgerError(Exception):
@@ -231,7 +234,7 @@ class Ledger:
         remove(self._copy_beside(path))
 
     def sweep(self) -> None:
-        """Drop copies without an entry (a killed run's; nothing had been changed yet) and the directory when empty."""
+        """Drop copies without an entry (a killed run's; nothing had been changed yet); after the last entry, all."""
         if self.check_mode:
             return
         names = set(self._names())
@@ -239,7 +242,12 @@ class Ledger:
             orphan = name.endswith(".original") and name[: -len("original")] + "json" not in names
             if orphan or name.startswith("."):  # half-made files of a killed run
                 remove(os.path.join(self.directory, name))
-        for directory in (self.directory, os.path.dirname(self.directory)):
+        state_dir = os.path.dirname(self.directory)
+        if not any(name.endswith((".json", ".broken")) for name in self._names()):
+            for note in NOTES:
+                remove(os.path.join(state_dir, note))
+            shutil.rmtree(os.path.join(state_dir, KEPT_ASIDE), ignore_errors=True)
+        for directory in (self.directory, state_dir):
             with contextlib.suppress(OSError):  # not there, or not empty
                 os.rmdir(directory)
 

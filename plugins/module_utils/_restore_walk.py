@@ -107,6 +107,7 @@ class Walk:
         ] = {}  # check mode: path -> what the deed would leave
         self.would_empty: set[str] = set()  # check mode: names that would be gone from directories
         self.reload = False
+        self.down: set[str] = set()  # units that were put back to rest
 
     def go(self) -> Report:
         """Undo everything that the limits allow."""
@@ -121,6 +122,7 @@ class Walk:
                 self.report.problems.append(f"{entry.kind} {entry.name}: {problem}")
         self._reload()
         self.ledger.sweep()
+        self.report.notify_units = [unit for unit in self.report.notify_units if unit not in self.down]
         return self.report
 
     def _is_chosen(self, entry: Entry) -> bool:
@@ -245,6 +247,8 @@ class Walk:
         decision = decide_unit(entry, self.systemd.look(entry.name), self.limits.essential, self.limits.force)
         if decision.action != "restore":
             return decision
+        if "stop" in decision.steps or "mask" in decision.steps:
+            self.down.add(entry.name)
         if not self.ledger.check_mode:
             for step in decision.steps:
                 self._step(step, entry.name)
@@ -283,12 +287,11 @@ class Walk:
         place = os.path.join(self.root, entry.name.lstrip("/"))
         decision = decide_swap(entry, entry.name in self._active_swap(), os.path.exists(place), self.limits.force)
         if decision.action == "restore":
-            priority = entry.before.get("priority")
-            chosen = ["-p", str(priority)] if isinstance(priority, int) and priority >= 0 else []
             if not self.ledger.check_mode:
-                code, out, err = self.run(["swapon", *chosen, "--", entry.name])
+                command = _swap_on(entry)
+                code, out, err = self.run(command)
                 if code != 0:
-                    raise OSError(f"swapon failed: {_last_line(err or out)}")
+                    raise OSError(f"{' '.join(command[:2])} failed: {_last_line(err or out)}")
             self._show("swap", "", f"{entry.name}\n")
         return decision
 
@@ -334,6 +337,16 @@ def set_minus(lines: list[str], others: Collection[str]) -> list[str]:
 
 def _shown(state: FileState, content: bytes | None) -> bytes | None:
     return f"-> {state.target}\n".encode() if state.kind == "link" else content
+
+
+def _swap_on(entry: Entry) -> list[str]:
+    """The command that turns a device on; one of compressed memory is empty once off, and its unit makes it anew."""
+    zram = re.fullmatch(r"/dev/(zram\d+)", entry.name)
+    if zram:
+        return ["systemctl", "start", f"dev-{zram[1]}.swap"]
+    priority = entry.before.get("priority")
+    chosen = ["-p", str(priority)] if isinstance(priority, int) and priority >= 0 else []
+    return ["swapon", *chosen, "--", entry.name]
 
 
 def _last_line(text: str) -> str:

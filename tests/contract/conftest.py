@@ -1,6 +1,6 @@
 # Copyright: colocation.kubernetes contributors
 # Apache-2.0 License (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Where contract tests find the real counterparts. The cluster tool builds them and sets the variables."""
+"""The real counterparts of the contract tests, built by the cluster tool where they are not there yet."""
 
 from __future__ import annotations
 
@@ -10,8 +10,13 @@ from pathlib import Path
 
 import pytest
 
-CONTAINERD_NEEDED = ("1.7", "2.3")  # the rest is tried where it is there
-CONTAINERD_KNOWN = ("1.6", "1.7", "2.0", "2.1", "2.2", "2.3")
+from ansible_collections.colocation.kubernetes.tests.cluster.colocation_cluster.binaries import binary
+from ansible_collections.colocation.kubernetes.tests.cluster.colocation_cluster.binaries import (
+    containerd as containerd_module,
+)
+
+CONTAINERD_BUILT = ("1.7", "2.3")
+CONTAINERD_KNOWN = ("1.6", "1.7", "2.0", "2.1", "2.2", "2.3")  # another one is tried where a variable names it
 
 
 def _variable(version: str) -> str:
@@ -21,20 +26,19 @@ def _variable(version: str) -> str:
 @pytest.fixture(scope="session")
 def containerd_binaries() -> Mapping[str, Path]:
     """Program by version, for example {"1.7": Path("/…/containerd")}."""
-    found = {version: os.environ.get(_variable(version)) for version in CONTAINERD_KNOWN}
-    return {version: Path(path) for version, path in found.items() if path}
+    built = {version: binary(containerd_module(version), "containerd") for version in CONTAINERD_BUILT}
+    named = {version: os.environ.get(_variable(version)) for version in CONTAINERD_KNOWN}
+    return {**built, **{version: Path(path) for version, path in named.items() if path}}
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A test that asks for `containerd_version` runs once for each that is needed or there."""
+    """A test that asks for `containerd_version` runs once for each."""
     if "containerd_version" in metafunc.fixturenames:
-        there = [v for v in CONTAINERD_KNOWN if v in CONTAINERD_NEEDED or os.environ.get(_variable(v))]
+        there = [v for v in CONTAINERD_KNOWN if v in CONTAINERD_BUILT or os.environ.get(_variable(v))]
         metafunc.parametrize("containerd_version", there)
 
 
 @pytest.fixture
 def containerd(containerd_binaries: Mapping[str, Path], containerd_version: str) -> Path:
     """The containerd program of this test's version."""
-    if containerd_version not in containerd_binaries:
-        pytest.skip(f"no containerd {containerd_version}: set {_variable(containerd_version)} to its path")
     return containerd_binaries[containerd_version]

@@ -23,6 +23,7 @@ from .say import ClusterError
 MODULES = Path(__file__).resolve().parent.parent / "modules"
 TOOLCHAIN = MODULES / "go-toolchain.txt"
 KUBERNETES_MINORS = ("1.36", "1.34")
+CONTAINERD_TAGS = "no_btrfs no_devmapper no_zfs no_aufs"  # what would need C libraries
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,7 @@ def containerd(minor: str) -> GoModule:
     """containerd of that minor, for the versions that no Debian carries."""
     major = "/v2" if minor.startswith("2.") else ""
     main = f"github.com/containerd/containerd{major}"
-    return GoModule(f"containerd-{minor}", main, main + "/cmd/{}", (main + "/version.Version={version}",), "no_btrfs")
+    return GoModule(f"containerd-{minor}", main, main + "/cmd/{}", (main + "/version.Version={version}",), CONTAINERD_TAGS)
 
 
 def binary(module: GoModule, name: str) -> Path:

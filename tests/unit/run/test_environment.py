@@ -73,7 +73,7 @@ def test_no_python_to_be_had_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 @pytest.fixture
 def quick(tmp_path: Path) -> environment.Interpreter:
-    """A stand-in for a Python, since a real environment takes seconds: its environments hold a Python that never fails."""
+    """Stands in for a Python (a real environment takes seconds): its environments hold a Python that never fails."""
     path = tmp_path / "quick-python"
     path.write_text(f"#!/bin/sh\nfor last; do :; done\nrm -rf $last\nmkdir -p $last/bin\ncp {STUB} $last/bin/python\n")
     path.chmod(0o755)

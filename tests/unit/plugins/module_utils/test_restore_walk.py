@@ -161,6 +161,27 @@ def test_swap_comes_back_only_when_forced_and_in_order(node: Node) -> None:
     assert fstab.read_bytes() == b"/swapfile none swap sw 0 0\n"
 
 
+def test_compressed_swap_comes_back_through_its_unit(node: Node) -> None:
+    node.path("dev/zram0", b"")
+    node.path("proc/swaps", b"Filename Type Size Used Priority\n")
+    node.double.install("dev-zram0.swap", enablement="generated")
+    node.ledger.note("swap", "/dev/zram0", {"active": True, "priority": 100}, {"active": False})
+    report = node.restore(force=True)
+    assert (names(report.restored), report.problems) == (["/dev/zram0"], [])
+    assert "start dev-zram0.swap" in node.double.changes()
+
+
+def test_a_unit_that_goes_back_to_rest_is_not_to_be_restarted(node: Node) -> None:
+    node.double.install("containerd.service", enablement="disabled")
+    config = node.path("etc/containerd/config.toml", b"former\n")
+    node.answers["containerd"] = (0, "disabled_plugins = []\n", "")
+    node.ledger.write_file(str(config), b"ours\n")
+    bring(node.systemd, node.ledger, "containerd", UnitWish("started", True, None))
+    report = node.restore(force=True)
+    assert sorted(names(report.restored)) == [str(config), "containerd.service"]
+    assert report.notify_units == []
+
+
 def test_swap_that_is_on_already_needs_nothing(node: Node) -> None:
     node.path("swap file", b"")
     node.path("proc/swaps", b"Filename Type Size Used Priority\n/swap\\040file file 1 0 -2\n")
