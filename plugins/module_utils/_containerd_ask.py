@@ -43,7 +43,9 @@ class Unreadable(Exception):
 class Oracle(Protocol):
     """Somebody who knows what a set of files amounts to."""
 
-    version: Version
+    @property
+    def version(self) -> Version:
+        """Of containerd."""
 
     def standing(self, files: FileSet) -> dict[str, Any]:
         """The effective config of the files as they stand; Unreadable if containerd can't read them."""

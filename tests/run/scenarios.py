@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 
@@ -19,6 +20,7 @@ def run(session: Session) -> None:
     for name in names:
         began = time.monotonic()
         command: list[str | Path] = [session.tools.command("molecule"), "test", "--scenario-name", name]
-        status, log = session.run(command, f"molecule-{name}")
+        # The cluster ends with us, also when we are killed.
+        status, log = session.run(command, f"molecule-{name}", COLOCATION_OWNER=str(os.getpid()))
         outcome = Outcome(Count(passed=int(status == 0), failed=int(status != 0)), log=log)
         session.report.ended("molecule", name, time.monotonic() - began, outcome)

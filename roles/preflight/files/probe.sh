@@ -1,3 +1,4 @@
+# shellcheck shell=sh disable=SC2154  # $named is set before this text, see vars/main.yml
 # Copyright: colocation.kubernetes contributors
 # Apache-2.0 License (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 # Asked of a host before anything is known of it: plain sh, no Python, nothing written.

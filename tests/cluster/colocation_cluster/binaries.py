@@ -78,7 +78,8 @@ def containerd(minor: str) -> GoModule:
     """containerd of that minor, for the versions that no Debian carries."""
     major = "/v2" if minor.startswith("2.") else ""
     main = f"github.com/containerd/containerd{major}"
-    return GoModule(f"containerd-{minor}", main, main + "/cmd/{}", (main + "/version.Version={version}",), CONTAINERD_TAGS)
+    stamp = main + "/version.Version={version}"
+    return GoModule(f"containerd-{minor}", main, main + "/cmd/{}", (stamp,), CONTAINERD_TAGS)
 
 
 def binary(module: GoModule, name: str) -> Path:

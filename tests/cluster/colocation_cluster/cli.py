@@ -63,7 +63,13 @@ def parser() -> argparse.ArgumentParser:
         command.add_argument("--suite", default="trixie", choices=SUITES, help="Debian (default: %(default)s)")
         command.add_argument("--containerd", default="debian", help="debian, or a minor to build: 1.7, 2.3")
         if name == "up":
-            command.add_argument("--owner", type=int, metavar="PID", help="take it down when this process ends")
+            command.add_argument(
+                "--owner",
+                type=int,
+                metavar="PID",
+                default=os.environ.get("COLOCATION_OWNER"),
+                help="take it down when this process ends (default: COLOCATION_OWNER)",
+            )
             command.add_argument("--again", action="store_true", help="take a running cluster of that name down first")
     verb("down", "take a cluster down").add_argument("--all", action="store_true", help="every cluster")
     verb("status", "show the clusters, their nodes and processes").add_argument("--json", action="store_true")
