@@ -75,7 +75,7 @@ def explain(files: FileSet, problem: Unreadable) -> str:
 def mend(oracle: Oracle, source: Source, files: FileSet, problem: Unreadable) -> tuple[Broken, ...]:
     """Replace one broken file after the other until containerd can read them all."""
     broken: dict[str, Broken] = {}
-    for _ in range(len(files.files) + 1):
+    for dummy in range(len(files.files) + 1):
         path = _culprit(files, problem)
         file = files.find(path)
         if file is None or path in broken:
@@ -144,14 +144,15 @@ def _without_missing(files: FileSet, path: str, source: Source) -> Salvage | Non
 def _salvage(oracle: Oracle, source: Source, files: FileSet, path: str, problem: Unreadable) -> Salvage:
     """The fullest candidate that containerd reads, or that leaves it complaining about another file only."""
     file = files.find(path)
-    assert file is not None
-    message = problem.message
+    if file is None:
+        raise problem
     last = None
-    for candidate in candidates(file.data, oracle.version.config_version, message):
+    for candidate in candidates(file.data, oracle.version.config_version, problem.message):
         last = candidate
         mended = load(files.main, Overlay(source, {path: candidate.data}))
         left = _problem(oracle, mended)
         if left is None or (_culprit(mended, left) != path):
             return candidate
-    assert last is not None
+    if last is None:
+        raise problem
     return last

@@ -171,7 +171,7 @@ def _readable_table(table: list[_Line]) -> tuple[list[Dropped], list[_Line]]:
             dropped.append(_line(line, "a byte that is not UTF-8, or a control character"))
             if _HEADER.match(line.text):
                 return [_whole(table, "its header can't be read")], []
-    for _ in range(MAX_LINES_OF_A_TABLE):
+    for dummy in range(MAX_LINES_OF_A_TABLE):
         try:
             _read(lines)
         except TomlError as error:

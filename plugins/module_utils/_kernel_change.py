@@ -52,9 +52,9 @@ class KernelChange:
 
     def diff(self) -> list[dict[str, str]]:
         """Ansible's diffs: one for the running kernel, one for each file that changes."""
-        before = [f"{key} = {'(unknown yet)' if old is None else old}\n" for key, (old, _) in self.sysctls.items()]
+        before = [f"{key} = {'(unknown yet)' if old is None else old}\n" for key, (old, dummy) in self.sysctls.items()]
         after = [f"module {name}\n" for name in self.modules]
-        after += [f"{key} = {new}\n" for key, (_, new) in self.sysctls.items()]
+        after += [f"{key} = {new}\n" for key, (dummy, new) in self.sysctls.items()]
         running = {"before_header": "running kernel", "after_header": "running kernel"}
         diffs = [{**running, "before": "".join(before), "after": "".join(after)}] if before or after else []
         return diffs + [file.diff() for file in self.files if file.changed]

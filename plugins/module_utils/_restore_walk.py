@@ -240,7 +240,7 @@ class Walk:
         return decision
 
     def _would_be_gone(self) -> set[str]:
-        absent = {path for path, (state, _) in self.would_stand.items() if state.kind == "absent"}
+        absent = {path for path, (state, dummy) in self.would_stand.items() if state.kind == "absent"}
         return absent | self.would_empty
 
     def _unit(self, entry: Entry) -> Decision:
@@ -270,7 +270,7 @@ class Walk:
         calls[step]()
 
     def _sysctl(self, entry: Entry) -> Decision:
-        instead = {path: content for path, (_, content) in self.would_stand.items()}
+        instead = {path: content for path, (dummy, content) in self.would_stand.items()}
         configured = last_settings(self.kernel.configured(instead)).get(sysctl_path(entry.name))
         now = self.kernel.get(entry.name)
         decision = decide_sysctl(entry, now, configured)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, TypeAlias
 
 Path = tuple[str, ...]
 
@@ -65,7 +65,7 @@ class InlineTable:
     end: int
 
 
-Node = Scalar | Array | InlineTable
+Node: TypeAlias = "Scalar | Array | InlineTable"
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 from ansible_collections.colocation.kubernetes.plugins.module_utils._toml_document import (
     Array,
@@ -38,7 +38,7 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._toml_style 
     value_quote,
 )
 
-Value = bool | int | str | list[str]
+Value: TypeAlias = "bool | int | str | list[str]"
 
 
 class EditError(ValueError):

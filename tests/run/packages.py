@@ -35,10 +35,9 @@ CLUSTER = (  # what makes and runs VMs, node images and the network between them
     Package("qemu-utils", "qemu-img"),
     Package("mmdebstrap", "mmdebstrap"),
     Package("iproute2", "ip"),
+    Package("socat", "socat"),
     Package("e2fsprogs", "mkfs.ext4"),
     Package("openssh-client", "ssh"),
-    Package("cpio", "cpio"),
-    Package("zstd", "zstd"),
 )
 TABLE: Mapping[str, Sequence[Package]] = {
     "lint": (GIT, Package("shellcheck", "shellcheck", optional=True)),

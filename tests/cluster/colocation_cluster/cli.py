@@ -24,6 +24,14 @@ from .say import ClusterError, tail
 from .spec import SHAPES, ClusterSpec, NodeSpec, parse_node
 from .world import GATEWAY, node_address
 
+KUBERNETES_PROGRAMS = (
+    "kube-apiserver", "kubelet", "kubeadm", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubectl",
+)  # fmt: skip
+ALL_PROGRAMS = (
+    "etcd",
+    *(f"{name}@{minor}" for minor in KUBERNETES_MINORS for name in KUBERNETES_PROGRAMS),
+    *(f"containerd@{minor}" for minor in ("1.7", "2.3")),
+)
 EPILOG = """\
 examples:
   cluster up                                     one worker, Kubernetes 1.36, Debian 13
@@ -90,8 +98,8 @@ def parser() -> argparse.ArgumentParser:
     reboot.add_argument("node")
     log = verb("log", "the console of a node, or the log of a control plane process")
     log.add_argument("process")
-    built = verb("build", "build programs and print their paths: kubelet@1.36, containerd@2.3 …")
-    built.add_argument("program", nargs="+")
+    built = verb("build", "build programs and print their paths: kubelet@1.36, containerd@2.3 …; without names, all")
+    built.add_argument("program", nargs="*")
     return top
 
 
@@ -124,7 +132,7 @@ def _up(options: argparse.Namespace, cluster: Cluster) -> None:
     cluster.up(_spec(options), options.owner)
 
 
-def _save(options: argparse.Namespace, _: Cluster) -> None:
+def _save(options: argparse.Namespace, _cluster: Cluster) -> None:
     saved_cluster(_spec(options))
 
 
@@ -133,7 +141,7 @@ def _down(options: argparse.Namespace, cluster: Cluster) -> None:
         each.down()
 
 
-def _status(options: argparse.Namespace, _: Cluster) -> None:
+def _status(options: argparse.Namespace, _cluster: Cluster) -> None:
     facts = [_facts(each) for each in known_clusters()]
     if options.json:
         print(json.dumps(facts, indent=1))
@@ -273,8 +281,8 @@ def _log(options: argparse.Namespace, cluster: Cluster) -> None:
     raise ClusterError(f"no log of {options.process!r} in cluster {cluster.name}")
 
 
-def _build(options: argparse.Namespace, _: Cluster) -> None:
-    for word in options.program:
+def _build(options: argparse.Namespace, _cluster: Cluster) -> None:
+    for word in options.program or ALL_PROGRAMS:
         name, _at, minor = word.partition("@")
         if name.startswith("containerd") or name == "ctr":
             print(binary(containerd(minor or "2.3"), name))

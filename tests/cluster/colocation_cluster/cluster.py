@@ -68,9 +68,9 @@ class Cluster:
                     raise
 
     def _restore(self, spec: ClusterSpec, saved: Path, owner: int | None) -> None:
-        self.world.open(owner)
-        self._write_spec(spec)
         image = node_image(spec.suite, spec.kubernetes, spec.containerd)
+        self.world.open(owner)
+        self._describe(spec, image)
         shutil.copytree(saved / "control-plane", self.folder / "control-plane")
         machines = self.machines(spec)
         for machine in machines:
@@ -93,7 +93,7 @@ class Cluster:
         image = node_image(spec.suite, spec.kubernetes, spec.containerd)
         try:
             self.world.open(os.getpid())
-            self._write_spec(spec)
+            self._describe(spec, image)
             control_plane = self.control_plane(spec)
             control_plane.prepare()
             machines = self.machines(spec)
@@ -154,8 +154,9 @@ class Cluster:
         nodes = tuple(NodeSpec(**{**node, "disks": tuple(node["disks"])}) for node in values.pop("nodes"))
         return ClusterSpec(nodes=nodes, **values)
 
-    def _write_spec(self, spec: ClusterSpec) -> None:
+    def _describe(self, spec: ClusterSpec, image: NodeImage) -> None:
         (self.folder / "spec.json").write_text(json.dumps(dataclasses.asdict(spec), indent=1))
+        (self.folder / "image").symlink_to(image.folder)
 
     def control_plane(self, spec: ClusterSpec | None = None) -> ControlPlane:
         return ControlPlane(self.world, self.folder / "control-plane", (spec or self.spec).kubernetes)
@@ -176,13 +177,14 @@ class Cluster:
 
     @property
     def image(self) -> NodeImage:
-        spec = self.spec
-        return node_image(spec.suite, spec.kubernetes, spec.containerd)
+        """The image that the nodes were made from; not the one that the recipes would make by now."""
+        return NodeImage(Path(os.readlink(self.folder / "image")))
 
     def ssh_options(self) -> list[str]:
         return [
             "-i", str(self.image.ssh_key), "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null",
-            "-o", "LogLevel=ERROR", "-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=10", "-F", "none",
+            "-o", "LogLevel=ERROR", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=10",
+            "-F", "none",
         ]  # fmt: skip
 
     def ssh_argv(self, node: str, command: str | None = None) -> list[str]:

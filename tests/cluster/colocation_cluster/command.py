@@ -21,8 +21,7 @@ PACKAGES = {  # which Debian or Ubuntu package brings a program that we call
     "ssh-keygen": "openssh-client",
     "nsenter": "util-linux",
     "unshare": "util-linux",
-    "cpio": "cpio",
-    "zstd": "zstd",
+    "socat": "socat",
 }
 
 

@@ -99,8 +99,8 @@ def serve(path: Path, owner: int | None) -> None:
         end.setblocking(False)
     signal.set_wakeup_fd(waker.fileno())
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: sys.exit(0))
-    signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(number, lambda *dummy: sys.exit(0))
+    signal.signal(signal.SIGCHLD, lambda *dummy: None)
     with socket.socket(socket.AF_UNIX) as listener:
         with contextlib.suppress(FileNotFoundError):
             path.unlink()
@@ -110,7 +110,7 @@ def serve(path: Path, owner: int | None) -> None:
         listener.listen(16)
         watched = [listener.fileno(), wake.fileno(), *([owner] if owner is not None else [])]
         while True:
-            ready, _, _ = select.select(watched, [], [])
+            ready = select.select(watched, [], [])[0]
             if owner in ready:
                 return
             if wake.fileno() in ready:
@@ -122,7 +122,7 @@ def serve(path: Path, owner: int | None) -> None:
 
 
 def _talk(listener: socket.socket, init: Init) -> None:
-    connection, _ = listener.accept()
+    connection, dummy = listener.accept()
     with connection, contextlib.suppress(OSError, ValueError, TypeError):
         connection.settimeout(5)
         with connection.makefile("rw") as stream:

@@ -61,7 +61,7 @@ def parse_node(text: str) -> NodeSpec:
         raise ClusterError(f"no node shape {shape!r}; there are {', '.join(SHAPES)}")
     spec = SHAPES[shape]
     for setting in settings:
-        key, _, value = setting.partition("=")
+        key, dummy, value = setting.partition("=")
         if key == "disk":
             spec = dataclasses.replace(spec, disks=(*spec.disks, parse_size(value)))
         elif key == "memory":

@@ -66,7 +66,10 @@ class World:
         if watch is not None:
             os.close(watch)
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
-        explain = lambda: tail(self.folder / "init.log")  # noqa: E731
+
+        def explain() -> str:
+            return tail(self.folder / "init.log")
+
         wait_until("the cluster's namespaces", lambda: bool(_read(children)) or process.poll() is not None, 10, explain)
         pid = _read(children).split()[0] if _read(children) else "0"
         (self.folder / "init.pid").write_text(f"{pid} {start_time(int(pid))}")
@@ -156,7 +159,7 @@ class World:
         if pid is not None:
             os.kill(pid, signal.SIGKILL)  # a namespace's first process takes all others with it
             wait_until("the end of the cluster's processes", lambda: self.pid is None, 30)
-        for _ in range(20):  # the kernel lets go of files a moment after the process is gone
+        for dummy in range(20):  # the kernel lets go of files a moment after the process is gone
             shutil.rmtree(self.folder, ignore_errors=True)
             if not self.folder.exists():
                 return

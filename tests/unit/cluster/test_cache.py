@@ -33,7 +33,7 @@ def test_made_once_even_when_two_ask(tmp_path: Path) -> None:
         made.append("made")
         product.write_text("whole")
 
-    threads = [threading.Thread(target=made_once, args=(tmp_path / "thing", make, "thing")) for _ in range(4)]
+    threads = [threading.Thread(target=made_once, args=(tmp_path / "thing", make, "thing")) for dummy in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:

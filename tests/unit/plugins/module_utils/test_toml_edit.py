@@ -81,7 +81,7 @@ def test_a_new_key_is_added_and_every_old_line_stays(text: str, value: Any, name
     assert comparable(tomllib.loads(result.text)) == comparable(put(tomllib.loads(text), path, value))
     assert set_value(result, path, value) is result
     if find_assignment(document, path) is None:
-        gone, _ = changed_lines(text, result.text)
+        gone, dummy = changed_lines(text, result.text)
         assert len(gone) <= 1
         without = iter(result.text)
         assert all(mark in without for mark in text if mark not in "{} ")

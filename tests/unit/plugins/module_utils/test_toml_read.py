@@ -131,5 +131,5 @@ def test_a_huge_file_is_read_in_linear_time() -> None:
         read_text(text)
         return time.process_time() - start
 
-    small = min(seconds(1000) for _ in range(3))
-    assert min(seconds(8000) for _ in range(2)) < 40 * small  # 8 if linear, 64 if quadratic
+    small = min(seconds(1000) for dummy in range(3))
+    assert min(seconds(8000) for dummy in range(2)) < 40 * small  # 8 if linear, 64 if quadratic

@@ -50,7 +50,7 @@ def write_scalar(draw: Any) -> str:
 
 
 def write_array(draw: Any, depth: int) -> str:
-    items = [write_value(draw, depth + 1) for _ in range(draw(st.integers(0, 3)))]
+    items = [write_value(draw, depth + 1) for dummy in range(draw(st.integers(0, 3)))]
     style = draw(st.sampled_from(["flat", "lines", "commented"]))
     if style == "flat" or not items:
         return "[" + draw(st.sampled_from([", ", ",", " , "])).join(items) + draw(st.sampled_from(["", " "])) + "]"
@@ -88,7 +88,7 @@ def write_key(draw: Any, longest: int) -> str:
 def texts(draw: Any) -> str:
     """A text in the shape of TOML: mostly valid, sometimes with a table or key twice."""
     lines: list[str] = []
-    for _ in range(draw(st.integers(0, 12))):
+    for dummy in range(draw(st.integers(0, 12))):
         kind = draw(st.sampled_from(["header", "array header", "comment", "blank"] + ["key"] * 5))
         indent = draw(st.sampled_from(["", "  ", "\t"]))
         note = draw(st.sampled_from(["", "  # note"]))
