@@ -16,7 +16,7 @@ from .process import run
 from .report import CannotGoOn, Report
 from .stage import Stage, staged
 
-CLUSTER_PARTS = ("contract", "molecule", "demo")
+CLUSTER_PARTS = ("contract", "molecule")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ def session(parts: Sequence[str], places: Places, report: Report, environ: Mappi
     try:
         current = Session(places, report, environ, logs, tools, found)
         if any(part in CLUSTER_PARTS for part in parts):
-            cluster(current, "save" if "demo" in parts else "build")
+            cluster(current)
         yield current
     finally:
         stage.__exit__(None, None, None)
@@ -103,10 +103,10 @@ def virtual_environment(places: Places, report: Report, logs: Path) -> Tools:
     return tools
 
 
-def cluster(current: Session, verb: str) -> None:
-    """Let the cluster tool make what it makes once: all programs, or (`save`) a saved node and what it needs."""
-    with current.report.setting_up("Kubernetes, etcd, containerd" if verb == "build" else "Kubernetes, saved node"):
-        cluster_tool(current, verb)
+def cluster(current: Session) -> None:
+    """Let the cluster tool build all programs; images and saved clusters are made by the first test that wants them."""
+    with current.report.setting_up("Kubernetes, etcd, containerd"):
+        cluster_tool(current, "build")
 
 
 def cluster_tool(current: Session, *words: str) -> list[str]:

@@ -104,7 +104,7 @@ class Cluster:
             control_plane.publish()
             with phase(f"boot {len(machines)} node(s)"):
                 for machine in machines:
-                    self.wait_ssh(machine.name, 300)
+                    self.wait_ssh(machine.name, 420)
             began = datetime.datetime.now(datetime.timezone.utc)
             with phase(f"join {len(machines)} node(s)"):
                 together(machines, lambda machine: self._join(machine, control_plane))
@@ -209,7 +209,7 @@ class Cluster:
     def kubectl(self, *words: str, stdin: str | None = None) -> str:
         return self.control_plane().kubectl(*words, stdin=stdin)
 
-    def wait_ssh(self, node: str, limit: float = 120) -> None:
+    def wait_ssh(self, node: str, limit: float = 180) -> None:
         machine = self.machine(node)
 
         def answers() -> bool:
@@ -238,7 +238,7 @@ class Cluster:
         with phase(f"reboot {node}"):
             wait_until(f"ssh to {node} after its reboot", is_new, 240, self.machine(node).explain, 0.5)
 
-    def wait_ready(self, names: Iterable[str], since: datetime.datetime, limit: float = 120) -> None:
+    def wait_ready(self, names: Iterable[str], since: datetime.datetime, limit: float = 240) -> None:
         """Wait until each node is Ready and its kubelet has renewed its lease since then."""
 
         def ready(name: str) -> bool:

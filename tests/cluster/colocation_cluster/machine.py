@@ -92,7 +92,7 @@ class Machine:
                 return str(self.monitor("query-status")["status"]) != "inmigrate"
             return False
 
-        wait_until(f"the saved state of {self.name}", loaded, 60, self.explain)
+        wait_until(f"the saved state of {self.name}", loaded, 120, self.explain)
         self.monitor("cont")
 
     def pause(self) -> None:
@@ -109,7 +109,7 @@ class Machine:
                 raise ClusterError(f"saving {self.name} failed\n{self.explain()}")
             return bool(status == "completed")
 
-        wait_until(f"the saved state of {self.name}", saved, 120, self.explain)
+        wait_until(f"the saved state of {self.name}", saved, 240, self.explain)
         self.stop()
         for path in self.disks:
             path.rename(target / path.name)

@@ -23,6 +23,7 @@ from .say import ClusterError, tail, wait_until
 
 GATEWAY = "10.77.0.1"  # the control plane's address; the same in every cluster, for each has its own network
 PACKAGE = Path(__file__).resolve().parent
+_opened: dict[Path, subprocess.Popen[bytes]] = {}  # by this process; they outlive it, or are reaped on closing
 
 
 def node_address(index: int) -> str:
@@ -63,6 +64,7 @@ class World:
                 start_new_session=True,
                 pass_fds=[watch] if watch is not None else [],
             )
+        _opened[self.folder] = process
         if watch is not None:
             os.close(watch)
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
@@ -159,6 +161,9 @@ class World:
         if pid is not None:
             os.kill(pid, signal.SIGKILL)  # a namespace's first process takes all others with it
             wait_until("the end of the cluster's processes", lambda: self.pid is None, 30)
+        process = _opened.pop(self.folder, None)
+        if process is not None:
+            process.wait(30)
         for dummy in range(20):  # the kernel lets go of files a moment after the process is gone
             shutil.rmtree(self.folder, ignore_errors=True)
             if not self.folder.exists():
