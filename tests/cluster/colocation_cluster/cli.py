@@ -19,10 +19,10 @@ from .binaries import ETCD, KUBERNETES_MINORS, binary, containerd, kubernetes
 from .breakages import BREAKAGES, UNSUITABLE
 from .cluster import Cluster, known_clusters, saved_cluster
 from .command import program
+from .reach import inventory
 from .rootfs import SUITES
 from .say import ClusterError, tail
 from .spec import SHAPES, ClusterSpec, NodeSpec, parse_node
-from .world import GATEWAY, node_address
 
 KUBERNETES_PROGRAMS = (
     "kube-apiserver", "kubelet", "kubeadm", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubectl",
@@ -194,35 +194,6 @@ def _inventory(options: argparse.Namespace, cluster: Cluster) -> None:
         options.output.write_text(text)
     else:
         print(text, end="")
-
-
-def inventory(cluster: Cluster) -> dict[str, Any]:
-    """Hosts and how to reach them; JSON, which is YAML too."""
-    hosts = {
-        machine.name: {"ansible_host": node_address(machine.index)} for machine in cluster.machines()
-    }
-    reach = {
-        "ansible_user": "root",
-        "ansible_ssh_executable": str(cluster.wrapper()),
-        "ansible_ssh_transfer_method": "piped",
-        "ansible_ssh_private_key_file": str(cluster.image.ssh_key),
-        "ansible_ssh_common_args": "-o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -F none",
-        "ansible_python_interpreter": "/usr/bin/python3",
-    }
-    control_plane = {
-        "ansible_connection": "local",
-        "ansible_host": GATEWAY,
-        "ansible_python_interpreter": "{{ ansible_playbook_python }}",
-        "test_kubeconfig": str(cluster.control_plane().admin),
-    }
-    return {
-        "all": {
-            "children": {
-                "kube_control_plane": {"hosts": {"control-plane": control_plane}},
-                "kube_node": {"hosts": hosts, "vars": reach},
-            }
-        }
-    }
 
 
 def _break(options: argparse.Namespace, cluster: Cluster) -> None:

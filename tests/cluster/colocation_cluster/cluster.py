@@ -12,7 +12,6 @@ import dataclasses
 import datetime
 import json
 import os
-import shlex
 import shutil
 import subprocess
 import threading
@@ -261,13 +260,6 @@ class Cluster:
         except ClusterError as error:
             return f"{error}\n{self.machine(node).explain()}"
         return f"{conditions}\n{journal}"
-
-    def wrapper(self) -> Path:
-        """A program that is ssh in the cluster's network, for Ansible."""
-        path = self.folder / "ssh"
-        path.write_text(f"#!/bin/sh\nexec {shlex.join(self.world.inside([program('ssh')]))} \"$@\"\n")
-        path.chmod(0o755)
-        return path
 
 
 def together(machines: Iterable[Machine], call: Callable[[Machine], None]) -> None:

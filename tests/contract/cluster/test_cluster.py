@@ -15,8 +15,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from ansible_collections.colocation.kubernetes.tests.cluster.colocation_cluster.cli import inventory, load_image
+from ansible_collections.colocation.kubernetes.tests.cluster.colocation_cluster.cli import load_image
 from ansible_collections.colocation.kubernetes.tests.cluster.colocation_cluster.cluster import Cluster
+from ansible_collections.colocation.kubernetes.tests.cluster.colocation_cluster.reach import inventory
 from ansible_collections.colocation.kubernetes.tests.cluster.colocation_cluster.say import ClusterError, wait_until
 from ansible_collections.colocation.kubernetes.tests.cluster.colocation_cluster.spec import ClusterSpec, parse_node
 

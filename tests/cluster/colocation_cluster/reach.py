@@ -1,0 +1,63 @@
+# Copyright: colocation.kubernetes contributors
+# Apache-2.0 License (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""How Ansible reaches the nodes of a cluster.
+
+Every cluster has the same addresses, so nothing may be shared between clusters that is named by address: ssh runs in
+the cluster's network, and its lasting connections (ControlPersist) have their sockets in the cluster's folder and their
+processes in its PID namespace, where they end with it.
+"""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+from .cluster import Cluster
+from .command import program
+from .world import GATEWAY, node_address
+
+SOCKET_PATH_LIMIT = 108
+CONTROL_NAME = 10 + 18  # what Ansible calls a socket, and what ssh adds while it makes one
+
+
+def inventory(cluster: Cluster) -> dict[str, Any]:
+    """Hosts and how to reach them; JSON, which is YAML too."""
+    hosts = {machine.name: {"ansible_host": node_address(machine.index)} for machine in cluster.machines()}
+    sockets = cluster.folder / "ssh-sockets"
+    common = "-o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o ServerAliveInterval=10 -F none"
+    if len(str(sockets)) + 1 + CONTROL_NAME >= SOCKET_PATH_LIMIT:
+        common += " -o ControlMaster=no -o ControlPath=none"
+    reach = {
+        "ansible_user": "root",
+        "ansible_ssh_executable": str(_ssh(cluster)),
+        "ansible_control_path_dir": str(sockets),
+        "ansible_ssh_transfer_method": "piped",
+        "ansible_ssh_private_key_file": str(cluster.image.ssh_key),
+        "ansible_ssh_common_args": common,
+        "ansible_python_interpreter": "/usr/bin/python3",
+    }
+    control_plane = {
+        "ansible_connection": "local",
+        "ansible_host": GATEWAY,
+        "ansible_python_interpreter": "{{ ansible_playbook_python }}",
+        "test_kubeconfig": str(cluster.control_plane().admin),
+    }
+    return {
+        "all": {
+            "children": {
+                "kube_control_plane": {"hosts": {"control-plane": control_plane}},
+                "kube_node": {"hosts": hosts, "vars": reach},
+            }
+        }
+    }
+
+
+def _ssh(cluster: Cluster) -> Path:
+    """A program that is ssh in the cluster's network and PID namespace."""
+    path = cluster.folder / "ssh"
+    pid = cluster.world.pid
+    enter = [program("nsenter"), f"--net=/proc/{pid}/ns/net", f"--pid=/proc/{pid}/ns/pid", program("ssh")]
+    path.write_text(f"#!/bin/sh\nexec {shlex.join(enter)} \"$@\"\n")
+    path.chmod(0o755)
+    return path
