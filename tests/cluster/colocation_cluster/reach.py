@@ -17,24 +17,17 @@ from .cluster import Cluster
 from .command import program
 from .world import GATEWAY, node_address
 
-SOCKET_PATH_LIMIT = 108
-CONTROL_NAME = 10 + 18  # what Ansible calls a socket, and what ssh adds while it makes one
-
 
 def inventory(cluster: Cluster) -> dict[str, Any]:
     """Hosts and how to reach them; JSON, which is YAML too."""
     hosts = {machine.name: {"ansible_host": node_address(machine.index)} for machine in cluster.machines()}
-    sockets = cluster.folder / "ssh-sockets"
     common = "-o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o ServerAliveInterval=10 -F none"
-    if len(str(sockets)) + 1 + CONTROL_NAME >= SOCKET_PATH_LIMIT:
-        common += " -o ControlMaster=no -o ControlPath=none"
     reach = {
         "ansible_user": "root",
         "ansible_ssh_executable": str(_ssh(cluster)),
-        "ansible_control_path_dir": str(sockets),
         "ansible_ssh_transfer_method": "piped",
         "ansible_ssh_private_key_file": str(cluster.image.ssh_key),
-        "ansible_ssh_common_args": common,
+        "ansible_ssh_common_args": f"{common} -o ControlPath=socket-%h",
         "ansible_python_interpreter": "/usr/bin/python3",
     }
     control_plane = {
@@ -54,10 +47,10 @@ def inventory(cluster: Cluster) -> dict[str, Any]:
 
 
 def _ssh(cluster: Cluster) -> Path:
-    """A program that is ssh in the cluster's network and PID namespace."""
+    """A program that is ssh in the cluster's network, PID namespace and folder: a socket's path must be short."""
     path = cluster.folder / "ssh"
     pid = cluster.world.pid
     enter = [program("nsenter"), f"--net=/proc/{pid}/ns/net", f"--pid=/proc/{pid}/ns/pid", program("ssh")]
-    path.write_text(f"#!/bin/sh\nexec {shlex.join(enter)} \"$@\"\n")
+    path.write_text(f"#!/bin/sh\ncd {shlex.quote(str(cluster.folder))} && exec {shlex.join(enter)} \"$@\"\n")
     path.chmod(0o755)
     return path
