@@ -18,6 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from subprocess import PIPE
 
 from .cache import cache_dir, content_key, locked, made_once
 from .command import program
@@ -83,9 +84,19 @@ class Cluster:
         self.wait_ready(spec.names(), began)
 
     def _catch_up(self, machine: Machine) -> None:
-        """A restored machine's clock stood still; ssh answering is the sign that it runs."""
-        self.wait_ssh(machine.name)
-        self.ssh(machine.name, f"date -u -s @{int(time.time())} >/dev/null")
+        """A restored machine's clock stood still; that it can be set is the sign that the machine runs."""
+        wait_until(f"the clock of {machine.name}", lambda: self._set_clock(machine.name), 240, machine.explain)
+
+    def _set_clock(self, node: str) -> bool:
+        """Say the time only when the shell is there to hear it: getting there takes seconds on a busy machine."""
+        command = "echo ready; read -r now && date -u -s @$now >/dev/null"
+        argv = self.ssh_argv(node, command)
+        with subprocess.Popen(argv, stdin=PIPE, stdout=PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+            if process.stdout and process.stdout.readline() == "ready\n":
+                process.communicate(f"{time.time():.2f}\n")
+            else:
+                process.communicate()
+        return process.returncode == 0
 
     def create(self, spec: ClusterSpec, target: Path) -> None:
         """Boot and join a new cluster and save it to `target`."""
