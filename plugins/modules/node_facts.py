@@ -33,7 +33,7 @@ options:
   command_timeout:
     description: Seconds that each command on the host may take.
     type: float
-    default: 10
+    default: 30
 attributes:
   check_mode:
     support: full
@@ -123,7 +123,7 @@ def main() -> None:
             "worker": {"type": "bool", "default": True},
             "disks": {"type": "list", "elements": "path", "default": []},
             "api_timeout": {"type": "float", "default": 5},
-            "command_timeout": {"type": "float", "default": 10},
+            "command_timeout": {"type": "float", "default": 30},
         },
         supports_check_mode=True,
     )
