@@ -40,18 +40,18 @@ def test_ten_devices_are_offered_and_a_container_gets_those_it_asked_for(kubelet
     agent = start(TEN)
     registered(kubelet)
     (plugin,) = kubelet.plugins
-    assert plugin.lists == [[(f"mock.com-gpu-{n}", "Healthy") for n in range(10)]]
-    answer = plugin.allocate(["mock.com-gpu-3", "mock.com-gpu-4"], ["mock.com-gpu-9"])
+    assert plugin.lists == [[(f"mock.com_gpu-{n}", "Healthy") for n in range(10)]]
+    answer = plugin.allocate(["mock.com_gpu-3", "mock.com_gpu-4"], ["mock.com_gpu-9"])
     environments = [dict(part.envs) for part in answer.container_responses]
-    assert environments == [{"MOCK_COM_GPU": "mock.com-gpu-3,mock.com-gpu-4"}, {"MOCK_COM_GPU": "mock.com-gpu-9"}]
+    assert environments == [{"MOCK_COM_GPU": "mock.com_gpu-3,mock.com_gpu-4"}, {"MOCK_COM_GPU": "mock.com_gpu-9"}]
     assert agent.notified("READY=1")
 
 
 def test_a_device_that_is_not_offered_is_refused(kubelet: KubeletDouble, start: Start) -> None:
     start(TEN)
     registered(kubelet)
-    with pytest.raises(grpc.RpcError, match="no device mock.com-gpu-10"):
-        kubelet.plugins[0].allocate(["mock.com-gpu-10"])
+    with pytest.raises(grpc.RpcError, match="no device mock.com_gpu-10"):
+        kubelet.plugins[0].allocate(["mock.com_gpu-10"])
 
 
 def test_sockets_are_roots_alone_and_the_link_leads_to_this_incarnation(
@@ -59,7 +59,7 @@ def test_sockets_are_roots_alone_and_the_link_leads_to_this_incarnation(
 ) -> None:
     start(TEN)
     registered(kubelet)
-    link = place / "k" / "mock.com-gpu.sock"
+    link = place / "k" / "mock.com_gpu.sock"
     assert os.readlink(link) == kubelet.plugins[0].endpoint
     assert stat.S_IMODE(link.stat().st_mode) == 0o600
 
@@ -84,8 +84,8 @@ def test_resources_come_and_go_with_the_configuration(kubelet: KubeletDouble, st
     agent.reload()
     registered(kubelet, "mock/gpu", 3)
     until("the first is gone", lambda: not kubelet.watched(GPU))
-    assert kubelet.plugins[0].lists == [[(f"mock.com-gpu-{n}", "Healthy") for n in range(10)]]  # no empty list
-    assert not list((place / "k").glob("mock.com-gpu*"))
+    assert kubelet.plugins[0].lists == [[(f"mock.com_gpu-{n}", "Healthy") for n in range(10)]]  # no empty list
+    assert not list((place / "k").glob("mock.com_gpu*"))
 
 
 def test_a_bad_configuration_changes_nothing_and_is_told(kubelet: KubeletDouble, start: Start) -> None:
@@ -115,7 +115,7 @@ def test_a_kubelet_that_starts_anew_gets_a_new_registration_on_a_new_socket(
         registered(kubelet)
         sockets.append(kubelet.plugins[0].endpoint)
     assert len(set(sockets)) == 3
-    assert {file.name for file in (place / "k").iterdir()} == {"kubelet.sock", "mock.com-gpu.sock", sockets[-1]}
+    assert {file.name for file in (place / "k").iterdir()} == {"kubelet.sock", "mock.com_gpu.sock", sockets[-1]}
 
 
 def test_a_socket_that_was_removed_is_replaced(kubelet: KubeletDouble, start: Start, place: Path) -> None:
@@ -177,7 +177,7 @@ def test_leftovers_of_a_killed_agent_go_with_the_next(kubelet: KubeletDouble, st
     start(TEN)
     until("a second registration", lambda: len(kubelet.plugins) == 2)
     registered(kubelet)
-    names = {"kubelet.sock", "mock.com-gpu.sock", other.name, kubelet.plugins[1].endpoint}
+    names = {"kubelet.sock", "mock.com_gpu.sock", other.name, kubelet.plugins[1].endpoint}
     assert {file.name for file in (place / "k").iterdir()} == names
 
 

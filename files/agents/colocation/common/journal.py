@@ -2,7 +2,7 @@
 # Apache-2.0 License (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """The log: one line an event on standard error, for the journal with its level in front (`<6>`).
 
-<6>device_plugin: registered with the kubelet resource=mock.com/gpu socket=mock.com-gpu.1f.sock
+<6>device_plugin: registered with the kubelet resource=mock.com/gpu socket=mock.com_gpu.1f.sock
 """
 
 from __future__ import annotations

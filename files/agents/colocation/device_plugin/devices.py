@@ -53,7 +53,7 @@ class MockSource:
 
     def __init__(self, resource: str, count: int) -> None:
         self.resource = resource
-        stem = resource.replace("/", "-")  # IDs that no other resource has: kubelets have mixed up equal ones
+        stem = resource.replace("/", "_")  # IDs that no other resource has: kubelets have mixed up equal ones
         self._devices = tuple(Device(f"{stem}-{number}") for number in range(count))
         self._ids = frozenset(device.id for device in self._devices)
 

@@ -96,10 +96,10 @@ def failed(life: Life, now: float, retry: float) -> Life:
 
 
 def stem(resource: str) -> str:
-    """The resource as part of a file name; long ones are cut and told apart by a hash."""
-    plain = re.sub(r"[^A-Za-z0-9.-]", "-", resource)
+    """The resource as part of a file name, its own: domains have no underscore. Long ones end in a hash."""
+    plain = resource.replace("/", "_")
     most = LONGEST_SOCKET_NAME - len(".sock") - len(incarnation(0)) - 1
-    if len(plain) <= most and plain == resource.replace("/", "-"):
+    if len(plain) <= most:
         return plain
     return f"{plain[: most - 9]}-{hashlib.sha256(resource.encode()).hexdigest()[:8]}"
 
