@@ -17,6 +17,7 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -87,16 +88,13 @@ class KubeApi:
         """Changes since a list's resourceVersion, until the server ends it; ApiError with 410 means: list again."""
         query |= {"watch": "1", "resourceVersion": version, "allowWatchBookmarks": "true"}
         query["timeoutSeconds"] = str(seconds)
-        connection = self._connect(seconds + self._timeout)
         try:
-            answer = self._send(connection, "GET", _with(path, query), None, "")
-            if answer.status != 200:
-                raise _refusal(self._server, "GET", path, answer, answer.read(MOST_ANSWER))
-            yield from _events(answer, f"{self._server}{path}")
+            with self._asking("GET", _with(path, query), None, "", seconds + self._timeout) as answer:
+                if answer.status != 200:
+                    raise _refusal(self._server, "GET", path, answer, answer.read(MOST_ANSWER))
+                yield from _events(answer, f"{self._server}{path}")
         except (OSError, http.client.HTTPException) as problem:
             raise ApiError(f"{self._server}{path}: the watch broke: {problem}") from None
-        finally:
-            connection.close()
 
     @property
     def _server(self) -> str:
@@ -120,43 +118,46 @@ class KubeApi:
             self._sleep(wait)
 
     def _try(self, verb: str, path: str, body: Any, kind: str) -> Document:
-        connection = self._connect(self._timeout)
         try:
-            answer = self._send(connection, verb, path, body, kind)
-            text = answer.read(MOST_ANSWER)
+            with self._asking(verb, path, body, kind, self._timeout) as answer:
+                text = answer.read(MOST_ANSWER)
         except (OSError, http.client.HTTPException) as problem:
             raise ApiError(f"{self._server} did not answer {verb} {path}: {problem}") from None
-        finally:
-            connection.close()
         if answer.status not in (200, 201, 202):
             raise _refusal(self._server, verb, path, answer, text)
         self._credentials.worked()
         return _document(text, f"{self._server}{path}")
 
-    def _connect(self, timeout: float) -> http.client.HTTPSConnection:
+    def _connect(self, state: _State, timeout: float) -> http.client.HTTPSConnection:
         """A connection, its TLS handshake done: until here nothing was asked."""
+        connection = _Connection(state.access, state.context, self._timeout)
         try:
-            access, context, _token = self._credentials.current()
-            connection = _Connection(access, context, min(timeout, self._timeout))
             connection.connect()
-            connection.sock.settimeout(timeout)
-        except AccessError as problem:
-            raise _NotSent(str(problem)) from None
         except (OSError, http.client.HTTPException) as problem:
             raise _NotSent(f"{self._server} can't be reached: {problem}") from None
+        connection.sock.settimeout(timeout)
         return connection
 
-    def _send(
-        self, connection: http.client.HTTPSConnection, verb: str, path: str, body: Any, kind: str
-    ) -> http.client.HTTPResponse:
-        access, _context, token = self._credentials.current()
+    @contextmanager
+    def _asking(self, verb: str, path: str, body: Any, kind: str, timeout: float) -> Iterator[http.client.HTTPResponse]:
+        """The answer, open for the time of the block."""
+        try:
+            state = self._credentials.current()
+        except AccessError as problem:
+            raise _NotSent(str(problem)) from None
         headers = {"Accept": "application/json", "User-Agent": "colocation-agent"}
         if kind:
             headers["Content-Type"] = kind
-        if token:
-            headers["Authorization"] = f"Bearer {token}"
-        connection.request(verb, access.prefix + path, None if body is None else json.dumps(body), headers)
-        return connection.getresponse()
+        if state.token:
+            headers["Authorization"] = f"Bearer {state.token}"
+        content = None if body is None else json.dumps(body)
+        connection = self._connect(state, timeout)
+        try:
+            connection.request(verb, state.access.prefix + path, content, headers)
+            with connection.getresponse() as answer:  # it keeps the connection open when that is closed alone
+                yield answer
+        finally:
+            connection.close()
 
 
 class _Connection(http.client.HTTPSConnection):
@@ -189,7 +190,13 @@ def kubeconfig(file: str) -> Callable[[], Access]:
     return find
 
 
-_State = tuple[Access, ssl.SSLContext, str]
+@dataclass(frozen=True, slots=True)
+class _State:
+    """Credentials, ready for use."""
+
+    access: Access
+    context: ssl.SSLContext
+    token: str
 
 
 class _Credentials:
@@ -204,11 +211,11 @@ class _Credentials:
 
     def current(self) -> _State:
         state = self._state
-        if state is None or self._seen != _signature(state[0].files):
+        if state is None or self._seen != _signature(state.access.files):
             access = self._find()
             self.server = access.server
             seen = _signature(access.files)  # before they are read: a change in between is seen next time
-            state = access, _context(access), _token(access)
+            state = _State(access, _context(access), _token(access))
             self._seen, self._state = seen, state
         return state
 
