@@ -158,9 +158,9 @@ class _Reader:
 
     def scalar(self, wanted: Any, tree: Tree, key: str) -> Any:
         value = tree.value
-        if wanted is float and type(value) is int:
-            value = float(value)
-        if type(value) is not wanted:
+        if wanted is float and isinstance(value, int) and not isinstance(value, bool):
+            value = float(value) if abs(value) < 1 << 1000 else math.inf
+        if not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool):
             hint = "; put it in quotes" if wanted is str and isinstance(value, bool | int | float) else ""
             return self.refuse(tree, key, f"must be {_NAMES.get(wanted, wanted)}, not {_shown(tree)}{hint}")
         if wanted is float and not math.isfinite(value):

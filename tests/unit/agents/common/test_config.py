@@ -67,6 +67,8 @@ def test_what_is_not_said_has_its_default() -> None:
         ("name: no", ["a.yaml:1: name: must be a text, not false; put it in quotes"]),
         ("name: x\nlimit: true", ["a.yaml:2: limit: must be a whole number, not true"]),
         ("name: x\nseconds: .nan", ["a.yaml:2: seconds: must be a finite number, not nan"]),
+        (f"name: x\nseconds: 1{'0' * 400}", ["a.yaml:2: seconds: must be a finite number, not inf"]),
+        ("name: x\nseconds: true", ["a.yaml:2: seconds: must be a number, not true"]),
         ("name: x\nmode: hrad", ['a.yaml:2: mode: "hrad" is no choice here; did you mean "hard"?']),
         ("name: x\nmode: [hard]", ['a.yaml:2: mode: a list is no choice here; it may be "soft", "hard"']),
         ("name: x\nwords: a", ['a.yaml:2: words: must be a list, not "a"']),

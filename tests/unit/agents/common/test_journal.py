@@ -37,12 +37,15 @@ def test_fields_follow_the_event() -> None:
     assert line("it began", prefix=False) == "info agent: it began"
 
 
-def test_an_exception_is_one_line_with_its_place() -> None:
+def failed() -> logging.LogRecord:
     try:
         raise ValueError("two\nlines")
     except ValueError:
-        record = logging.LogRecord("agent", logging.ERROR, "file.py", 1, "failed", (), sys.exc_info())
-    said = LineFormatter(True).format(record)
+        return logging.LogRecord("agent", logging.ERROR, "file.py", 1, "failed", (), sys.exc_info())
+
+
+def test_an_exception_is_one_line_with_its_place() -> None:
+    said = LineFormatter(True).format(failed())
     assert said.startswith('<3>agent: failed error="ValueError: two\\\\nlines" trace="test_journal.py:')
     assert "\n" not in said
 

@@ -88,7 +88,8 @@ def test_without_a_kubelet_nothing_begins(life: Life, seen: Sight) -> None:
 
 @given(LIVES, SIGHTS)
 def test_what_is_watched_on_its_socket_by_its_kubelet_is_left_alone(life: Life, seen: Sight) -> None:
-    well = life.registered_with == seen.kubelet is not None and seen.socket_there and seen.streams > 0
+    same_kubelet = seen.kubelet is not None and life.registered_with == seen.kubelet
+    well = same_kubelet and seen.socket_there and seen.streams > 0
     if well:
         assert decide(life, seen, GRACE).step is Step.KEEP
 
