@@ -25,7 +25,7 @@ def refresh(places: Places, report: Report) -> None:
         uv = Path(scratch) / "uv"
         steps: list[list[str | Path]] = [
             [interpreter.command, "-m", "venv", uv],
-            [uv / "bin" / "python", "-m", "pip", "install", "uv"],
+            [uv / "bin" / "python", "-m", "pip", "install", "--upgrade", "uv", "pip"],
             [uv / "bin" / "uv", "pip", "compile", *options(), "requirements.in", "--output-file", made],
         ]
         for step in steps:
