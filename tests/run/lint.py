@@ -63,7 +63,8 @@ def checks(session: Session) -> list[Check]:
         Check("ruff", [tool("ruff"), "check", "--cache-dir", cache / "ruff", "."]),
         Check("yamllint", [tool("yamllint"), "--strict", "."]),
         mypy(session),
-        mypy_cluster(session),
+        mypy_package(session, "tests/cluster"),
+        mypy_package(session, "files/agents"),
         Check("changelog fragments", [tool("antsibull-changelog"), "lint"]),
         Check("role argument specs", [session.tools.python, "tests/run/role_specs.py", "roles"]),
         Check("bash syntax", ["bash", "-c", 'for s; do bash -n "$s" || bad=1; done; exit ${bad:-0}', "bash", *scripts]),
@@ -80,12 +81,12 @@ def mypy(session: Session) -> Check:
     return Check("mypy", command, {"MYPYPATH": str(session.stage.root)})
 
 
-def mypy_cluster(session: Session) -> Check:
-    """Strict on the cluster tool, a package of its own whose parent is no package."""
-    parent = session.stage.collection / "tests" / "cluster"
+def mypy_package(session: Session, place: str) -> Check:
+    """Strict on a package of its own whose parent is no package: the cluster tool, the agents."""
+    parent = session.stage.collection / place
     packages = [file.parent for file in sorted(parent.glob("*/__init__.py"))]
-    command = [*_mypy(session, "mypy-cluster"), *packages]
-    return Check("mypy tests/cluster", command if packages else (), {"MYPYPATH": str(parent)})
+    command = [*_mypy(session, "mypy-" + place.replace("/", "-")), *packages]
+    return Check(f"mypy {place}", command if packages else (), {"MYPYPATH": str(parent)})
 
 
 def _mypy(session: Session, cache: str) -> list[str | Path]:

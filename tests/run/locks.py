@@ -1,6 +1,6 @@
 # Copyright: colocation.kubernetes contributors
 # Apache-2.0 License (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Renews tests/requirements.lock from tests/requirements.in: one lock, with hashes, for every Python we run on."""
+"""Renews the locks: tests/requirements.lock, one for every Python that the commands run on, and those of the agents."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import re
 import tempfile
 from pathlib import Path
 
-from . import environment, packages
+from . import agent_locks, environment, packages
 from .places import Places
 from .process import run
 from .report import CannotGoOn, Report
@@ -25,7 +25,7 @@ def refresh(places: Places, report: Report) -> None:
         uv = Path(scratch) / "uv"
         steps: list[list[str | Path]] = [
             [interpreter.command, "-m", "venv", uv],
-            [uv / "bin" / "python", "-m", "pip", "install", "uv"],
+            [uv / "bin" / "python", "-m", "pip", "install", "--upgrade", "uv", "pip"],
             [uv / "bin" / "uv", "pip", "compile", *options(), "requirements.in", "--output-file", made],
         ]
         for step in steps:
@@ -37,6 +37,9 @@ def refresh(places: Places, report: Report) -> None:
             raise CannotGoOn("The new lock names where packages come from; that is for each machine's pip to know.")
         (tests / "requirements.lock").write_text(text)
         notes.append(f"{len(re.findall(r'^[a-z]', text, re.MULTILINE))} packages")
+        agents = places.checkout / agent_locks.AGENTS
+        made_for = agent_locks.refresh(agents, uv / "bin" / "uv", uv / "bin" / "python", _without_extra_sources())
+        notes.append(f"{made_for} locks of agents")
 
 
 def options() -> list[str]:

@@ -1,0 +1,139 @@
+# Copyright: colocation.kubernetes contributors
+# Apache-2.0 License (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The frame around an agent: signals, reload, watchdog, status page; the agent itself is a `Service`.
+
+One thread works, a tick at a time. Signals are blocked and waited for between ticks, so that nothing ever runs inside
+a signal handler and every wait can be ended. An agent with a loop of its own can use the parts without this frame.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Generic, Protocol, TypeVar
+
+from colocation import __version__
+from colocation.common import notify, pages, process_metrics
+from colocation.common.http_server import HttpServer
+from colocation.common.journal import Log
+from colocation.common.metrics import Registry
+from colocation.common.settings import Settings
+from colocation.common.status import Status
+
+SIGNALS = (signal.SIGHUP, signal.SIGTERM, signal.SIGINT)
+log = Log("service")
+
+C = TypeVar("C")
+C_contra = TypeVar("C_contra", contravariant=True)
+
+
+class Service(Protocol[C_contra]):
+    """What an agent does; all but `status` is called from one thread."""
+
+    def configure(self, config: C_contra) -> None:
+        """Take a configuration: the first, or a reloaded one."""
+
+    def tick(self, alive: Callable[[], None]) -> None:
+        """Do what is due; call `alive` between steps that may take seconds."""
+
+    def status(self) -> Status:
+        """How it is, asked from other threads."""
+
+    def stop(self) -> None:
+        """End, and leave nothing behind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frame(Generic[C]):
+    """What runs a service."""
+
+    name: str
+    settings: Settings[C]
+    service: Service[C]
+    registry: Registry
+    notifier: notify.Notifier
+    address: str
+    port: int
+    tick_seconds: float = 1.0
+
+
+def block_signals() -> None:
+    """To be called before any thread starts, for threads inherit what is blocked."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+
+
+def run(frame: Frame[C]) -> None:
+    """Run until told to stop."""
+    process_metrics.add(frame.registry, frame.name, __version__)
+    server = HttpServer(frame.address, frame.port, pages.answering(lambda: _status(frame), frame.registry))
+    running = _Running(frame)
+    try:
+        frame.service.configure(frame.settings.current)
+        server.start()
+        running.tick()
+        summary = frame.service.status().summary
+        frame.notifier.ready(summary)
+        log.info("started", agent=frame.name, version=__version__, page=f"http://{server.address}:{server.port}/")
+        running.until_told_to_stop(summary)
+    finally:
+        frame.notifier.stopping()
+        server.close()
+        frame.service.stop()
+        log.info("stopped", agent=frame.name)
+
+
+class _Running(Generic[C]):
+    """The loop, and what it counts."""
+
+    def __init__(self, frame: Frame[C]) -> None:
+        self.frame = frame
+        self.failures = frame.registry.counter("colocation_tick_failures_total", "Rounds of work that failed.")
+        self.reloads = frame.registry.counter("colocation_config_reloads_total", "Reloads.", ("result",))
+
+    def until_told_to_stop(self, summary: str) -> None:
+        watchdog = self.frame.notifier.watchdog_seconds
+        wait = min(self.frame.tick_seconds, watchdog / 3) if watchdog else self.frame.tick_seconds
+        due = time.monotonic() + wait
+        while True:
+            received = signal.sigtimedwait(SIGNALS, max(due - time.monotonic(), 0))
+            if received is not None and received.si_signo == signal.SIGHUP:
+                self.reload()
+            elif received is not None:
+                log.info("told to stop", signal=signal.Signals(received.si_signo).name)
+                return
+            due = time.monotonic() + wait
+            self.frame.notifier.watchdog()
+            self.tick()
+            if (now := self.frame.service.status().summary) != summary:
+                summary = now
+                self.frame.notifier.status(summary)
+
+    def tick(self) -> None:
+        try:
+            self.frame.service.tick(self.frame.notifier.watchdog)
+        except Exception:
+            self.failures.add()
+            log.exception("this round failed; the next one follows")
+
+    def reload(self) -> None:
+        self.frame.notifier.reloading()
+        settings = self.frame.settings
+        if settings.reload():
+            self.frame.service.configure(settings.current)
+            log.info("configuration reloaded", file=settings.file)
+        else:
+            log.error("configuration rejected, the old one stays in force", problems=settings.rejected)
+        self.reloads.add(result="rejected" if settings.rejected else "taken")
+        self.frame.notifier.ready(self.frame.service.status().summary)
+
+
+def _status(frame: Frame[C]) -> Status:
+    """The service's, and what the frame knows: a file that was rejected is a problem until it is mended."""
+    status = frame.service.status()
+    rejected = frame.settings.rejected
+    problems = (f"The configuration was rejected, the old one is in force: {rejected}",) if rejected else ()
+    facts = (("configuration", frame.settings.file), ("process", os.getpid()))
+    return replace(status, problems=(*problems, *status.problems), facts=(*status.facts, *facts))

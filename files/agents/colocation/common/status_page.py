@@ -1,0 +1,78 @@
+# Copyright: colocation.kubernetes contributors
+# Apache-2.0 License (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The status as a page for humans: one self-contained document, no script, nothing loaded from anywhere."""
+
+from __future__ import annotations
+
+from html import escape
+
+from colocation.common.status import Cell, Status, Table, shown
+
+STYLE = """
+:root{color-scheme:light dark;--ground:#f6f7f9;--card:#fff;--text:#1c2330;--soft:#5d6878;--line:#e1e5eb;
+--good:#12734a;--good-ground:#dcf3e7;--bad:#a3211b;--bad-ground:#fbe3e1}
+@media(prefers-color-scheme:dark){:root{--ground:#12161c;--card:#1b2129;--text:#e6eaf0;--soft:#98a3b3;--line:#2c343f;
+--good:#7ddcae;--good-ground:#173a2b;--bad:#ff9d96;--bad-ground:#4a1e1c}}
+*{box-sizing:border-box}body{margin:0;background:var(--ground);color:var(--text);font:15px/1.5 system-ui,sans-serif}
+main{max-width:64rem;margin:0 auto;padding:2rem 1.25rem 3rem}
+header{display:flex;flex-wrap:wrap;align-items:center;gap:.75rem;margin-bottom:.25rem}
+h1{font-size:1.5rem;margin:0}h2{font-size:1rem;margin:0 0 .5rem}
+.state{padding:.15rem .7rem;border-radius:1rem;font-weight:600;font-size:.85rem}
+.good{color:var(--good);background:var(--good-ground)}.bad{color:var(--bad);background:var(--bad-ground)}
+.soft{color:var(--soft)}section{background:var(--card);border:1px solid var(--line);border-radius:.6rem;
+padding:1rem 1.1rem;margin-top:1rem;overflow-x:auto}
+section.problems{border-color:var(--bad)}.problems ul{margin:0;padding-left:1.2rem}
+table{border-collapse:collapse;width:100%}th,td{text-align:left;padding:.35rem 1.2rem .35rem 0;vertical-align:top;
+overflow-wrap:anywhere}
+th{color:var(--soft);font-weight:600;font-size:.8rem;border-bottom:1px solid var(--line)}
+tr+tr td{border-top:1px solid var(--line)}.number{text-align:right;font-variant-numeric:tabular-nums}
+dl{display:grid;grid-template-columns:max-content 1fr;gap:.3rem 1.5rem;margin:0}dt{color:var(--soft)}
+dd{margin:0;overflow-wrap:anywhere}footer{margin-top:1.5rem;font-size:.85rem}a{color:inherit}
+"""
+
+
+def to_html(status: Status) -> str:
+    """The document at /."""
+    state = '<span class="state good">healthy</span>'
+    if not status.healthy:
+        state = '<span class="state bad">not healthy</span>'
+    parts = [_problems(status.problems), _facts(status.facts), *(_table(table) for table in status.tables)]
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width,initial-scale=1"><meta http-equiv="refresh" content="10">'
+        f"<title>{escape(status.agent)}</title><style>{STYLE}</style></head><body><main>"
+        f'<header><h1>{escape(status.agent)}</h1>{state}<span class="soft">{escape(status.version)}</span></header>'
+        f'<div class="soft">{escape(status.summary)}</div>{"".join(parts)}'
+        '<footer class="soft"><a href="status">status as JSON</a> · <a href="metrics">metrics</a> · '
+        '<a href="healthz">health</a> · renewed every 10 s</footer></main></body></html>\n'
+    )
+
+
+def _problems(problems: tuple[str, ...]) -> str:
+    if not problems:
+        return ""
+    items = "".join(f"<li>{escape(problem)}</li>" for problem in problems)
+    return f'<section class="problems"><h2>Problems</h2><ul>{items}</ul></section>'
+
+
+def _facts(facts: tuple[tuple[str, Cell], ...]) -> str:
+    if not facts:
+        return ""
+    items = "".join(f"<dt>{escape(name)}</dt><dd>{escape(shown(value))}</dd>" for name, value in facts)
+    return f"<section><dl>{items}</dl></section>"
+
+
+def _table(table: Table) -> str:
+    numeric = [bool(table.rows) and all(_is_number(row[i]) for row in table.rows) for i in range(len(table.columns))]
+    marks = [' class="number"' if number else "" for number in numeric]
+    head = "".join(f"<th{mark}>{escape(name)}</th>" for name, mark in zip(table.columns, marks, strict=True))
+    rows = "".join(
+        "<tr>" + "".join(f"<td{m}>{escape(shown(cell))}</td>" for cell, m in zip(row, marks, strict=True)) + "</tr>"
+        for row in table.rows
+    )
+    body = f"<table><tr>{head}</tr>{rows}</table>" if table.rows else '<div class="soft">none</div>'
+    return f"<section><h2>{escape(table.title)}</h2>{body}</section>"
+
+
+def _is_number(cell: Cell) -> bool:
+    return isinstance(cell, int | float) and not isinstance(cell, bool)

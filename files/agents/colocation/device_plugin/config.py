@@ -1,0 +1,69 @@
+# Copyright: colocation.kubernetes contributors
+# Apache-2.0 License (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""What the device plugin's configuration may say."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Annotated, Literal
+
+from colocation.common.command_line import Port
+from colocation.common.config import Between
+
+_PREFIX = re.compile(r"(?=.{1,253}/)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/.*")
+_NAME = re.compile(r".*/(?=.{1,63}$)[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
+MOST_PATH = 107  # what the kernel takes as the path of a socket
+LONGEST_SOCKET_NAME = 64
+
+
+def resource_name(name: str) -> str | None:
+    """A check: the kubelet takes the name as an extended resource."""
+    domain = name.partition("/")[0]
+    if name.count("/") != 1 or not _PREFIX.fullmatch(name) or not _NAME.fullmatch(name):
+        return f'"{name}" is no name of a resource, such as "mock.com/gpu"'
+    if domain == "kubernetes.io" or domain.endswith(".kubernetes.io") or name.startswith("requests."):
+        return f'the kubelet keeps names such as "{name}" for itself'
+    return None
+
+
+def ip_address(text: str) -> str | None:
+    """A check: an IP address."""
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return f'"{text}" is no IP address'
+    return None
+
+
+def socket_directory(path: str) -> str | None:
+    """A check: a directory in which the paths of sockets stay short enough."""
+    if not path.startswith("/"):
+        return f'"{path}" does not begin with /'
+    room = MOST_PATH - LONGEST_SOCKET_NAME - 1
+    return f"is longer than {room} characters; paths of sockets can't be so long" if len(path) > room else None
+
+
+@dataclass(frozen=True, slots=True)
+class StatusPage:
+    """Where the status page and the metrics are. Another address than loopback shows them to the network."""
+
+    address: Annotated[str, ip_address] = "127.0.0.1"
+    port: Port = 9461
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """The whole file."""
+
+    kubelet_dir: Annotated[str, socket_directory] = "/var/lib/kubelet/device-plugins"
+    stream_grace_seconds: Annotated[float, Between(1, 600)] = 15.0  # the kubelet must watch by then, or we start anew
+    retry_seconds: Annotated[float, Between(0.1, 600)] = 5.0
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    status: StatusPage = field(default_factory=StatusPage)
+    mock: Mapping[Annotated[str, resource_name], Annotated[int, Between(0, 1_000_000)]] = field(
+        default_factory=lambda: MappingProxyType({})
+    )

@@ -1,0 +1,221 @@
+# Copyright: colocation.kubernetes contributors
+# Apache-2.0 License (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The plugin of one resource: looks around in each round and does what `lifecycle` decides."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+
+from colocation.common.journal import Log
+from colocation.common.metrics import Registry
+from colocation.device_plugin import lifecycle, protocol
+from colocation.device_plugin.devices import Device, Source, too_large
+from colocation.device_plugin.lifecycle import Life, Sight, Step
+from colocation.device_plugin.server import PluginServer, dial, register
+
+log = Log("device_plugin")
+
+
+class Metrics:
+    """What the plugins count."""
+
+    def __init__(self, registry: Registry) -> None:
+        by = ("resource",)
+        self.devices = registry.gauge("colocation_devices", "Devices offered to the kubelet.", by)
+        self.registered = registry.gauge("colocation_registered", "1 while the kubelet watches the list.", by)
+        self.begun = registry.counter("colocation_incarnations_total", "Times that a plugin began anew.", by)
+        self.failed = registry.counter("colocation_registration_failures_total", "Tries that failed.", by)
+        self.sent = registry.counter("colocation_lists_total", "New lists of devices.", by)
+
+    def forget(self, resource: str) -> None:
+        for metric in (self.devices, self.registered, self.begun, self.failed, self.sent):
+            metric.forget(resource=resource)
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How plugins behave, from the configuration."""
+
+    directory: str
+    grace: float
+    retry: float
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What the status shows of a plugin; replaced as a whole in each round."""
+
+    resource: str
+    devices: int = 0
+    watched: bool = False
+    state: str = "starting"
+    problem: str = ""
+    socket: str = ""
+
+
+class Plugin:
+    """One resource; used from one thread, but for `view`."""
+
+    def __init__(self, source: Source, rules: Rules, metrics: Metrics) -> None:
+        self._source = source
+        self._rules = rules
+        self._metrics = metrics
+        self._life = Life()
+        self._server: PluginServer | None = None
+        self._devices: tuple[Device, ...] | None = None  # those of _content
+        self._content = b""
+        self._problem = ""
+        self.view = View(source.resource)
+
+    def change(self, source: Source, rules: Rules) -> None:
+        """Go on with another source of the same resource: a stream that lives sees only that its list changes."""
+        self._source = source
+        self._rules = rules
+        if self._server is not None:
+            self._server.source = source
+
+    def tick(self, alive: Callable[[], None]) -> None:
+        """Look around and act; an error is this plugin's alone."""
+        try:
+            refused = self._encode()
+            if refused is None:
+                self._act(alive)
+            else:
+                self._note(refused)
+        except Exception as problem:
+            log.debug("this round failed", resource=self._source.resource, error=repr(problem))
+            self._note(f"this round failed: {reason(problem)}")
+        self._show()
+
+    def stop(self) -> None:
+        """End; the kubelet keeps the count of devices for its grace period, no list is sent for that."""
+        self._end()
+        with contextlib.suppress(OSError):
+            if lifecycle.is_ours(os.readlink(self._link), self._stem):
+                self._link.unlink()
+
+    @property
+    def _stem(self) -> str:
+        return lifecycle.stem(self._source.resource)
+
+    @property
+    def _link(self) -> Path:
+        return Path(self._rules.directory, f"{self._stem}.sock")
+
+    def _encode(self) -> str | None:
+        """Have the devices as they are now as a list for the kubelet; or why there is none."""
+        devices = self._source.devices()
+        if devices != self._devices:
+            if refused := too_large(devices):
+                return refused
+            self._content, self._devices = protocol.encode_devices(devices), devices
+        return None
+
+    def _act(self, alive: Callable[[], None]) -> None:
+        if self._server is not None and self._server.offer.publish(self._content):
+            self._metrics.sent.add(resource=self._source.resource)
+        decision = lifecycle.decide(self._life, self._look(), self._rules.grace)
+        self._life = decision.life
+        if decision.step is Step.BEGIN:
+            log.info("beginning", resource=self._source.resource, why=decision.why)
+            self._begin(alive)
+        elif decision.step is Step.KEEP:
+            self._problem = ""
+
+    def _show(self) -> None:
+        resource, server = self._source.resource, self._server
+        devices = len(self._devices or ())
+        watched = server is not None and server.offer.streams > 0
+        self._metrics.devices.set(devices, resource=resource)
+        self._metrics.registered.set(int(watched), resource=resource)
+        state = lifecycle.decide(self._life, self._look(), self._rules.grace).why
+        socket = os.path.basename(server.path) if server else ""
+        self.view = View(resource, devices, watched, state, self._problem, socket)
+
+    def _note(self, problem: str) -> None:
+        """Remember a problem for the status; the log has it once."""
+        if problem != self._problem:
+            log.error("not working", resource=self._source.resource, why=problem)
+        self._problem = problem
+
+    def _begin(self, alive: Callable[[], None]) -> None:
+        self._end()
+        self._metrics.begun.add(resource=self._source.resource)
+        kubelet_socket = os.path.join(self._rules.directory, "kubelet.sock")
+        kubelet = file_id(kubelet_socket)
+        try:
+            self._sweep()
+            name = lifecycle.socket_name(self._stem, lifecycle.incarnation(time.time_ns()))
+            path = os.path.join(self._rules.directory, name)
+            self._server = PluginServer(self._source, path, self._content)
+            os.chmod(path, 0o600)
+            self._point_link_at(name)
+            alive()
+            dial(path)
+            alive()
+            register(kubelet_socket, name, self._source.resource)
+        except (OSError, RuntimeError, grpc.RpcError) as problem:
+            self._fail(problem)
+        else:
+            # The kubelet seen before the call: if another has come since, the next round begins anew.
+            self._life = lifecycle.registered(time.monotonic(), kubelet) if kubelet else Life()
+            self._problem = ""
+            log.info("registered with the kubelet", resource=self._source.resource, socket=name)
+
+    def _fail(self, problem: Exception) -> None:
+        self._end()
+        self._life = lifecycle.failed(self._life, time.monotonic(), self._rules.retry)
+        self._problem = f"The registration with the kubelet failed: {reason(problem)}"
+        self._metrics.failed.add(resource=self._source.resource)
+        log.warning("registration failed", resource=self._source.resource, why=reason(problem))
+
+    def _end(self) -> None:
+        server, self._server = self._server, None
+        if server is None:
+            return
+        server.stop()
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(server.path)
+
+    def _look(self) -> Sight:
+        kubelet = file_id(os.path.join(self._rules.directory, "kubelet.sock"))
+        server = self._server
+        there = server is not None and file_id(server.path) is not None
+        return Sight(time.monotonic(), kubelet, there, server.offer.streams if server else 0)
+
+    def _point_link_at(self, name: str) -> None:
+        scratch = self._link.with_name(f".{self._stem}.link")
+        with contextlib.suppress(FileNotFoundError):
+            scratch.unlink()
+        scratch.symlink_to(name)
+        scratch.replace(self._link)
+
+    def _sweep(self) -> None:
+        """Remove the sockets of incarnations that were killed."""
+        for name in os.listdir(self._rules.directory):
+            if lifecycle.is_ours(name, self._stem):
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(os.path.join(self._rules.directory, name))
+
+
+def file_id(path: str) -> lifecycle.FileId | None:
+    """What tells this file from another of the same name; None if there is none."""
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino, found.st_mtime_ns  # not ctime, which a new label changes too
+
+
+def reason(problem: Exception) -> str:
+    """An error in one line."""
+    if isinstance(problem, grpc.Call):
+        return f"{problem.code().name}: {problem.details()}"
+    return str(problem) or type(problem).__name__

@@ -1,0 +1,137 @@
+# Copyright: colocation.kubernetes contributors
+# Apache-2.0 License (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The command line that every agent has."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from colocation.common import command_line
+from colocation.common.command_line import BAD_CONFIG, Agent, Place, main
+from colocation.common.http_server import HttpServer
+from colocation.common.metrics import Registry
+from colocation.common.pages import answering
+from colocation.common.service import Frame, run
+from colocation.common.settings import Settings
+from colocation.common.status import Status
+
+
+@dataclass(frozen=True)
+class Config:
+    port: int = 1
+    number: int = 0
+
+
+def make(_registry: Registry) -> Any:
+    raise AssertionError("this command starts no agent")
+
+
+AGENT = Agent(
+    module="colocation.example",
+    about="An example.",
+    schema=Config,
+    config_file="/nowhere/example.yaml",
+    place=lambda config: Place("127.0.0.1", config.port),
+    log_level=lambda _config: "info",
+    make=make,
+)
+
+
+def test_a_configuration_is_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "a.yaml"
+    file.write_text("number: 1")
+    assert main(AGENT, ["--config", str(file), "--check-config"]) == 0
+    assert capsys.readouterr().out == f"{file}: good\n"
+    file.write_text("nmber: 1\nport: x")
+    assert main(AGENT, ["--config", str(file), "--check-config"]) == BAD_CONFIG
+    said = capsys.readouterr().err.splitlines()
+    assert said == [
+        f'{file}:1: nmber: unknown key; did you mean "number"?',
+        f'{file}:2: port: must be a whole number, not "x"',
+    ]
+
+
+def test_a_bad_configuration_starts_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(AGENT, []) == BAD_CONFIG
+    assert "/nowhere/example.yaml:1: can't be read" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("problems", "code"), [((), 0), (("it is ill",), 1)])
+def test_status_shows_what_the_agent_says(
+    problems: tuple[str, ...], code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status = Status("example", "1", "fine", problems)
+    server = HttpServer("127.0.0.1", 0, answering(lambda: status, Registry()))
+    server.start()
+    file = tmp_path / "a.yaml"
+    file.write_text(f"port: {server.port}")
+    try:
+        assert main(AGENT, ["status", "--config", str(file)]) == code
+        assert "fine" in capsys.readouterr().out
+        assert main(AGENT, ["--config", str(file), "status", "--json"]) == code
+        assert '"summary": "fine"' in capsys.readouterr().out
+    finally:
+        server.close()
+    assert main(AGENT, ["status", "--config", str(file)]) == 2
+    assert "does the service run?" in capsys.readouterr().err
+
+
+@dataclass
+class Recorder:
+    """A service and a notifier that write down what they are told; ends itself by a signal."""
+
+    told: list[str] = field(default_factory=list)
+    signals: list[signal.Signals] = field(default_factory=list)
+    watchdog_seconds: float = 0.03
+
+    def configure(self, config: Config) -> None:
+        self.told.append(f"configure {config.number}")
+
+    def tick(self, alive: Callable[[], None]) -> None:
+        alive()
+        self.told.append("tick")
+        if self.signals:
+            signal.raise_signal(self.signals.pop(0))
+            raise RuntimeError("a round that fails ends nothing")
+
+    def status(self) -> Status:
+        return Status("example", "1", "fine")
+
+    def stop(self) -> None:
+        self.told.append("stop")
+
+    def ready(self, _status: str = "") -> None:
+        self.told.append("READY")
+
+    def reloading(self) -> None:
+        self.told.append("RELOADING")
+
+    def stopping(self) -> None:
+        self.told.append("STOPPING")
+
+    def watchdog(self) -> None:
+        self.told.append("WATCHDOG")
+
+
+def test_a_service_is_framed_by_what_systemd_wants_to_know(tmp_path: Path) -> None:
+    file = tmp_path / "a.yaml"
+    file.write_text("number: 1")
+    recorder = Recorder(signals=[signal.SIGHUP, signal.SIGTERM])
+    registry = Registry()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    command_line.service.block_signals()
+    try:
+        notifier: Any = recorder
+        run(Frame("example", Settings(Config, str(file)), recorder, registry, notifier, "127.0.0.1", 0, 0.01))
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    expected = ["configure 1", "WATCHDOG", "tick", "READY", "RELOADING", "configure 1", "READY"]
+    assert recorder.told == [*expected, "WATCHDOG", "WATCHDOG", "tick", "STOPPING", "stop"]
+    assert "colocation_tick_failures_total 2\n" in registry.render()
+    assert 'colocation_config_reloads_total{result="taken"} 1\n' in registry.render()
