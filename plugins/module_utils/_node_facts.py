@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
@@ -101,30 +100,6 @@ def _look(root: str, run: Run, name: str) -> UnitState | None:
 
 def _is_used(unit: UnitState | None) -> bool:
     return unit is not None and (unit.running or unit.enabled)
-
-
-def run_limited(seconds: float) -> Run:
-    """Runs commands of which none may hold up the rest: each has a time limit, a missing one is exit code 127."""
-
-    def run(command: list[str]) -> tuple[int, str, str]:
-        try:
-            done = subprocess.run(
-                command,
-                capture_output=True,
-                check=False,
-                encoding="utf-8",
-                env={"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"},
-                errors="replace",
-                stdin=subprocess.DEVNULL,
-                timeout=seconds,
-            )
-        except subprocess.TimeoutExpired:
-            return 124, "", f"{command[0]} gave no answer within {seconds:g} s"
-        except OSError as error:
-            return 127, "", f"{command[0]}: {error.strerror}"
-        return done.returncode, done.stdout, done.stderr
-
-    return run
 
 
 def from_json(kind: type[T], value: Any) -> T:

@@ -108,12 +108,17 @@ def _scalar(text: str) -> str:
 
 def parse_kubeconfig(text: str) -> tuple[str, str, str]:
     """Server address, CA in base64 and CA file of the first cluster, in YAML or JSON; empty where not said."""
+    return (
+        kubeconfig_value(text, "server"),
+        kubeconfig_value(text, "certificate-authority-data"),
+        kubeconfig_value(text, "certificate-authority"),
+    )
 
-    def first(key: str) -> str:
-        found = re.search(rf"""(?:^|[\s{{,])["']?{key}["']?:\s*["']?([^\s"',}}]+)""", text)
-        return found.group(1) if found else ""
 
-    return first("server"), first("certificate-authority-data"), first("certificate-authority")
+def kubeconfig_value(text: str, key: str) -> str:
+    """The first value of that key, at any depth, in YAML or JSON; empty where there is none."""
+    found = re.search(rf"""(?:^|[\s{{,])["']?{key}["']?:\s*["']?([^\s"',}}]+)""", text)
+    return found.group(1) if found else ""
 
 
 def parse_cgroup(text: str) -> str:
@@ -196,12 +201,13 @@ def read_cluster(root: str, kubeconfigs: Iterable[str]) -> tuple[str, str]:
     for path in kubeconfigs:
         server, ca_base64, ca_file = parse_kubeconfig(read_text(root, path))
         if server:
-            return server, _decode(ca_base64) or (read_text(root, ca_file) if ca_file else "")
+            return server, decoded(ca_base64) or (read_text(root, ca_file) if ca_file else "")
     return "", ""
 
 
-def _decode(text: str) -> str:
+def decoded(text: str) -> str:
+    """What stands in base64 in a kubeconfig; empty where it is none."""
     try:
-        return base64.b64decode(text, validate=True).decode("ascii")
+        return base64.b64decode(text, validate=True).decode()
     except (binascii.Error, UnicodeDecodeError):
         return ""

@@ -34,6 +34,8 @@ options:
     description: Seconds that each command on the host may take.
     type: float
     default: 30
+extends_documentation_fragment:
+  - colocation.kubernetes.attributes
 attributes:
   check_mode:
     support: full
@@ -41,11 +43,9 @@ attributes:
     details: It never changes anything.
   diff_mode:
     support: none
-    description: Shows what changes when run with C(--diff).
     details: There is nothing to compare.
   idempotent:
     support: full
-    description: A second run with the same options changes nothing.
   platform:
     support: full
     description: Systems that it works on.
@@ -104,17 +104,15 @@ answered_at:
   type: float
 """
 
+import functools
 import platform
 import sys
 from dataclasses import asdict
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.colocation.kubernetes.plugins.module_utils._node_facts import (
-    read_node,
-    read_worker,
-    run_limited,
-)
+from ansible_collections.colocation.kubernetes.plugins.module_utils._command import run_for
+from ansible_collections.colocation.kubernetes.plugins.module_utils._node_facts import read_node, read_worker
 
 
 def main() -> None:
@@ -127,7 +125,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    run = run_limited(module.params["command_timeout"])
+    run = functools.partial(run_for, seconds=module.params["command_timeout"])
     try:
         worker = None
         if module.params["worker"]:
