@@ -73,7 +73,9 @@ def read_node(root: str, run: Run, python: str, worker: WorkerFacts | None) -> N
     return NodeFacts(machine=read_machine(root, python), clock=read_clock(run), worker=worker)
 
 
-def read_worker(root: str, run: Run, disks: Iterable[str], api_timeout: float, ask: Ask = ask_api) -> WorkerFacts:
+def read_worker(
+    root: str, run: Run, disks: Iterable[str], api_timeout: float, containerd_config: str, ask: Ask = ask_api
+) -> WorkerFacts:
     bundles = tuple(name for name in BUNDLES if _is_used(_look(root, run, name)))
     kubelet = read_kubelet(root, run, _look(root, run, "kubelet.service"), bundles)
     server, ca_pem = read_cluster(root, (kubelet.kubeconfig, kubelet.bootstrap_kubeconfig))
@@ -82,7 +84,7 @@ def read_worker(root: str, run: Run, disks: Iterable[str], api_timeout: float, a
         swap=read_swap(root, run),
         disks=read_disks(root, disks),
         kubelet=kubelet,
-        containerd=read_containerd(root, run, _look(root, run, "containerd.service")),
+        containerd=read_containerd(root, run, _look(root, run, "containerd.service"), containerd_config),
         api=ask(server, ca_pem, api_timeout) if server else None,
     )
 

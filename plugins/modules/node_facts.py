@@ -30,6 +30,10 @@ options:
     description: Seconds that each step of the request to the API server may take.
     type: float
     default: 5
+  containerd_config:
+    description: containerd's main config file.
+    type: path
+    default: /etc/containerd/config.toml
   command_timeout:
     description: Seconds that each command on the host may take.
     type: float
@@ -112,6 +116,7 @@ from dataclasses import asdict
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.colocation.kubernetes.plugins.module_utils._command import run_for
+from ansible_collections.colocation.kubernetes.plugins.module_utils._node_containerd import CONFIG
 from ansible_collections.colocation.kubernetes.plugins.module_utils._node_facts import read_node, read_worker
 
 
@@ -121,6 +126,7 @@ def main() -> None:
             "worker": {"type": "bool", "default": True},
             "disks": {"type": "list", "elements": "path", "default": []},
             "api_timeout": {"type": "float", "default": 5},
+            "containerd_config": {"type": "path", "default": CONFIG},
             "command_timeout": {"type": "float", "default": 30},
         },
         supports_check_mode=True,
@@ -129,7 +135,8 @@ def main() -> None:
     try:
         worker = None
         if module.params["worker"]:
-            worker = read_worker("/", run, module.params["disks"], module.params["api_timeout"])
+            options = (module.params[name] for name in ("disks", "api_timeout", "containerd_config"))
+            worker = read_worker("/", run, *options)
         node = read_node("/", run, f"{sys.executable} ({platform.python_version()})", worker)
     except (OSError, ValueError) as error:
         module.fail_json(msg=f"this host's state can't be read: {error}")
