@@ -114,9 +114,9 @@ def _convert(kind: Any, value: Any, where: str) -> Any:
         return _convert_fields(kind, value, where)
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin in (typing.Union, types.UnionType):
-        if value is None and type(None) in arguments:
+        if value is None and types.NoneType in arguments:
             return None
-        return _convert(next(option for option in arguments if option is not type(None)), value, where)
+        return _convert(next(option for option in arguments if option is not types.NoneType), value, where)
     if origin is tuple:
         if not isinstance(value, (list, tuple)):
             raise ValueError(f"{where}: a list is wanted, not {value!r}")
