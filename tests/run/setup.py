@@ -17,7 +17,7 @@ from .report import CannotGoOn, Report
 from .stage import Stage, staged
 
 CLUSTER_PARTS = ("contract", "molecule")
-NEWEST_CORE_PARTS = ("sanity", "unit", "molecule")
+NEWEST_CORE_PARTS = ("sanity", "unit", "contract", "molecule")
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,18 +20,22 @@ NO_TESTS = 5  # pytest's exit status
 
 
 SPREAD = ("-n", "2", "--dist", "worksteal")
-WHERE_THE_CORE_COUNTS = ("tests/unit/plugins", "tests/unit/artifact")
+WHERE_THE_CORE_COUNTS = {
+    "unit": ("tests/unit/plugins", "tests/unit/artifact"),
+    "contract": ("tests/contract/preflight",),
+}
 
 
 def run_unit(session: Session) -> None:
     """The pure logic, the engine itself and the artifact; then what knows Ansible, with the newest."""
     run_suite(session, "unit", options=SPREAD)
-    run_suite(session.with_newest_core(), "unit", WHERE_THE_CORE_COUNTS, SPREAD)
+    run_suite(session.with_newest_core(), "unit", WHERE_THE_CORE_COUNTS["unit"], SPREAD)
 
 
 def run_contract(session: Session) -> None:
-    """Tests against real processes; one at a time, since two cores are not many."""
+    """Tests against real processes; one at a time, since two cores are not many. Plays run with the newest too."""
     run_suite(session, "contract")
+    run_suite(session.with_newest_core(), "contract", WHERE_THE_CORE_COUNTS["contract"])
 
 
 def run_suite(session: Session, part: str, places: Sequence[str] = (), options: Sequence[str] = ()) -> None:
