@@ -81,7 +81,7 @@ def find_interpreter(versions: Sequence[str] = TOOLS.pythons) -> Interpreter | N
     for command in ("python3", *(f"python{version}" for version in versions)):
         path = shutil.which(command)
         version = probe(path) if path else None
-        if path and version in versions:
+        if path and version and version in versions:
             return Interpreter(path, version)
     return None
 
