@@ -7,19 +7,21 @@ That identity is rotated by the kubelet and may see its own Node, which is all t
 
 from __future__ import annotations
 
-import base64
-import binascii
 import http.client
 import json
 import os
-import re
 import ssl
 import tempfile
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from ansible_collections.colocation.kubernetes.plugins.module_utils._node_kubelet import KUBECONFIG, parse_kubeconfig
+from ansible_collections.colocation.kubernetes.plugins.module_utils._node_kubelet import (
+    KUBECONFIG,
+    decoded,
+    kubeconfig_value,
+    parse_kubeconfig,
+)
 
 _USER_PREFIX = "system:node:"
 
@@ -46,25 +48,13 @@ def parse_identity(text: str) -> Identity:
     server, ca_data, ca_file = parse_kubeconfig(text)
     return Identity(
         server,
-        _decoded(ca_data),
+        decoded(ca_data),
         ca_file,
-        _value(text, "client-certificate"),
-        _value(text, "client-key"),
-        _decoded(_value(text, "client-certificate-data")),
-        _decoded(_value(text, "client-key-data")),
+        kubeconfig_value(text, "client-certificate"),
+        kubeconfig_value(text, "client-key"),
+        decoded(kubeconfig_value(text, "client-certificate-data")),
+        decoded(kubeconfig_value(text, "client-key-data")),
     )
-
-
-def _value(text: str, key: str) -> str:
-    found = re.search(rf"""(?:^|[\s{{,])["']?{key}["']?:\s*["']?([^\s"',}}]+)""", text)
-    return found[1] if found else ""
-
-
-def _decoded(value: str) -> str:
-    try:
-        return base64.b64decode(value, validate=True).decode()
-    except (binascii.Error, UnicodeDecodeError):
-        return ""
 
 
 def read_identity(path: str = KUBECONFIG) -> Identity:

@@ -14,17 +14,16 @@ description:
   - The node is taken for ready when its Ready condition is true and its kubelet has renewed its lease since the module
     began; what an earlier kubelet said does not count.
   - When the time is over the error has the reason from the API and the last lines of the kubelet's journal.
+extends_documentation_fragment:
+  - colocation.kubernetes.attributes
 attributes:
   check_mode:
     support: full
-    description: Can run in check mode and return changed status without changing anything.
     details: In check mode it looks once, never waits and never fails, for what should mend the node was not done.
   diff_mode:
     support: none
-    description: Shows what changes when run with C(--diff).
   idempotent:
     support: full
-    description: A second run with the same options changes nothing.
 options:
   timeout:
     description: Seconds to wait.
