@@ -52,11 +52,10 @@ def main(arguments: Sequence[str], release: str = RELEASE, places: Sequence[str]
         runpy.run_module(module, run_name="__main__", alter_sys=True)
         return 0
     other = kept(wanted, places)
-    if other is None:
-        reason = f"{release} is made for Python {wanted} and {sys.executable} is {running}"
-        return _refuse(f"{reason}, as after an upgrade of the distribution; run the playbook again")
-    # Not by way of this file: whatever that interpreter is, it is asked once.
-    os.execv(other, [other, "-Es", "-m", module, *arguments[1:]])
+    if other is not None:  # straight to the agent: whatever that interpreter is, it does not come back here
+        os.execv(other, [other, "-Es", "-m", module, *arguments[1:]])
+    reason = f"{release} is made for Python {wanted} and {sys.executable} is {running}"
+    return _refuse(f"{reason}, as after an upgrade of the distribution; run the playbook again")
 
 
 def _refuse(why: str) -> int:
