@@ -6,7 +6,7 @@ A tree is its files' names and contents. Owners, modes, times and the order in w
 it; nor is bytecode, which the node makes, nor the release's own record. The hash is that of `sha256sum`'s lines, sorted
 by name, so a person can check it with a shell:
 
-    find . -type f ! -path '*/__pycache__/*' ! -path ./RELEASE.json -printf '%P\\0' | LC_ALL=C sort -z |
+    find . -type f ! -path '*/__pycache__/*' ! -path ./RELEASE.json -print0 | LC_ALL=C sort -z |
       xargs -0 sha256sum | sha256sum
 """
 
@@ -103,7 +103,7 @@ def hash_file(path: str) -> str:
 
 def digest(files: Mapping[str, str]) -> str:
     """One hash of all names and contents."""
-    lines = (f"{files[name]}  {name}\n" for name in sorted(files))
+    lines = (f"{files[name]}  ./{name}\n" for name in sorted(files))
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
