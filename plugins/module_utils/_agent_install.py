@@ -63,8 +63,8 @@ class Order:
 
 
 def space_needed(release: Release) -> int:
-    """Bytes on disk: whole blocks, the record, and bytecode, which takes about as much as its source."""
-    return release.bytes + release.bytes // 4 + 2 * BLOCK * release.files
+    """Bytes on disk, at most: bytecode takes about as much as its source; files and directories take whole blocks."""
+    return release.bytes + release.bytes // 4 + 4 * BLOCK * release.files
 
 
 def install(order: Order, releases: str, run: Run, replaces: bool = False) -> None:
