@@ -90,7 +90,16 @@ def full(path: str, needed: int, there: int) -> str:
     """The sentence for a disk that is too small."""
     return (
         f"there is too little space for the agents in {path}: {needed} bytes are needed and {there} are free. "
-        "Make room, or put them elsewhere with agent_runtime_root; what was installed before is as it was"
+        "Make room, or put them elsewhere with agent_runtime_root; what was installed before stands"
+    )
+
+
+def filled_up(path: str, release: str) -> str:
+    """The sentence for a disk that had room when we looked."""
+    found = os.statvfs(path)
+    return (
+        f"release {release} was not installed: the file system of {path} got full on the way, or its quota is used up "
+        f"({free(path)} bytes and {found.f_favail} inodes are free now). Make room; what was installed before stands"
     )
 
 
@@ -114,7 +123,7 @@ def _explained(order: Order, releases: str) -> Iterator[None]:
         raise ReleaseError(f"release {order.release.id} was not installed: {problem}") from problem
     except OSError as problem:
         if problem.errno in FULL:
-            raise ReleaseError(full(releases, space_needed(order.release), free(releases))) from problem
+            raise ReleaseError(filled_up(releases, order.release.id)) from problem
         raise ReleaseError(f"release {order.release.id} was not installed: {problem}") from problem
 
 
@@ -134,6 +143,9 @@ def _compile(order: Order, partial: str, final: str, run: Run) -> None:
     options = ["-q", "-f", "--invalidation-mode", "unchecked-hash", "-s", partial, "-p", final]
     code, out, err = run([order.interpreter, "-EsB", "-m", "compileall", *options, partial])
     if code != 0:
+        for number in FULL:
+            if os.strerror(number) in out + err:
+                raise OSError(number, os.strerror(number), partial)
         raise TreeError(_said("it can't be compiled", order, code, out, err))
 
 

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import gzip
 import io
 import os
 import stat
@@ -86,11 +85,10 @@ def test_of_a_cut_archive_never_half_a_tree_is_taken(data: st.DataObject) -> Non
 
 
 def foreign(path: Path, *members: tarfile.TarInfo) -> str:
-    with path.open("wb") as raw, gzip.GzipFile(fileobj=raw, mode="wb") as file:
-        with tarfile.open(fileobj=file, mode="w") as tar:
-            for member in members:
-                member.size = 1 if member.isreg() else 0
-                tar.addfile(member, io.BytesIO(b"x"))
+    with tarfile.open(path, mode="w:gz") as tar:
+        for member in members:
+            member.size = 1 if member.isreg() else 0
+            tar.addfile(member, io.BytesIO(b"x"))
     return str(path)
 
 

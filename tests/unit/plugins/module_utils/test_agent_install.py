@@ -142,7 +142,7 @@ def test_a_disk_that_fills_up_meanwhile_is_told(
         raise OSError(code, os.strerror(code))
 
     monkeypatch.setattr(_agent_install, "unpack", full)
-    with pytest.raises(ReleaseError, match=r"too little space .* \d+ bytes are needed and \d+ are free"):
+    with pytest.raises(ReleaseError, match=r"got full on the way, .*\(\d+ bytes and \d+ inodes are free now\)"):
         install(good, str(releases), run)
     assert os.listdir(releases) == []
 

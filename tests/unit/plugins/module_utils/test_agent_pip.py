@@ -102,7 +102,7 @@ def filled(place: Path, source: Source, then: str = "true", **environ: str) -> t
     kept = {"PATH": os.environ["PATH"], **environ}
     fill(place / "tree", TARGET, Path("/locks/l.txt"), [str(pip)], source, kept)
     pairs = (line.split("=", 1) for line in (place / "environment").read_text().splitlines())
-    return (place / "arguments").read_text().split(), {name: value for name, value in pairs}
+    return (place / "arguments").read_text().split(), dict(pairs)
 
 
 def test_pip_is_asked_for_the_lock_and_nothing_else(place: Path) -> None:

@@ -265,8 +265,9 @@ def test_directories_get_their_modes_under_any_umask(node: Node) -> None:
 def test_a_directory_that_others_can_write_is_refused(node: Node) -> None:
     node.releases.mkdir(parents=True)
     node.releases.chmod(0o777)
-    with pytest.raises(ReleaseError, match=rf"can be changed by others .* chmod go-w {node.releases}"), locked(
-        str(node.root)
+    with (
+        pytest.raises(ReleaseError, match=rf"can be changed by others .* chmod go-w {node.releases}"),
+        locked(str(node.root)),
     ):
         pass
 

@@ -57,7 +57,7 @@ def hash_of(root: Path) -> str:
 
 
 @given(CONTENTS, st.randoms(use_true_random=False), st.integers(0, 2**31), st.sampled_from([0o600, 0o640, 0o755]))
-def test_order_times_and_modes_are_no_part_of_a_tree(files: dict[str, bytes], random: Any, when: int, mode: int) -> None:
+def test_order_times_and_modes_are_no_part_of_it(files: dict[str, bytes], random: Any, when: int, mode: int) -> None:
     shuffled = list(files.items())
     random.shuffle(shuffled)
     with tree(files) as one, tree(dict(shuffled)) as other:
