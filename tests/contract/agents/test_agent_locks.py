@@ -17,6 +17,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from ansible_collections.colocation.kubernetes.tests.contract.agents.interpreters import interpreter
 from ansible_collections.colocation.kubernetes.tests.run import agent_locks
 from ansible_collections.colocation.kubernetes.tests.run.agent_locks import Target, Wheel
 from colocation import __file__ as package
@@ -31,18 +32,6 @@ from colocation.common import kube_api, service
 from colocation.device_plugin import agent, protocol
 print(len(protocol.encode_devices(agent.MockSource("mock.com/gpu", 10).devices())))
 """
-
-
-def interpreter(version: str) -> str | None:
-    """That Python, in the path or among pyenv's; pyenv also puts commands into the path that only say where it is."""
-    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"), "versions")
-    candidates = [shutil.which(f"python{version}"), *map(str, pyenv.glob(f"{version}.*/bin/python"))]
-    ask = "import sys; print('%d.%d' % sys.version_info[:2])"
-    for candidate in filter(None, candidates):
-        said = subprocess.run([candidate, "-c", ask], capture_output=True, text=True, check=False)
-        if said.stdout.strip() == version:
-            return candidate
-    return None
 
 
 def markers(target: Target) -> Mapping[str, str]:
