@@ -16,9 +16,9 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_kubec
 from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_rights import EVERYTHING, questions, review
 from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_access import Access
 from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_client import ApiError, KubeClient
+from ansible_collections.colocation.kubernetes.plugins.module_utils._kubelet_identity import user_name
 
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-WHO = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ def ask(access: Access, node: str, fallback_user: str, timeout: float, patience:
     """
     end = time.monotonic() + patience
     with KubeClient(access, timeout) as api:
-        user = who(api) or fallback_user
+        user = user_name(api) or fallback_user
         missing = _missing(api, node)
         while missing and time.monotonic() < end:
             time.sleep(0.2)
@@ -47,17 +47,6 @@ def ask(access: Access, node: str, fallback_user: str, timeout: float, patience:
 
 def _missing(api: KubeClient, node: str) -> tuple[str, ...]:
     return tuple(words for words, body in questions(node).items() if not _allowed(api, body))
-
-
-def who(api: KubeClient) -> str:
-    """The name by which the API knows us; empty where it can't tell (before Kubernetes 1.28)."""
-    try:
-        answer = api.post(WHO, {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"})
-    except ApiError as problem:
-        if problem.status == 404:
-            return ""
-        raise
-    return str(answer.get("status", {}).get("userInfo", {}).get("username", ""))
 
 
 def _allowed(api: KubeClient, body: dict[str, Any]) -> bool:
@@ -93,7 +82,7 @@ def accepted(access: Access, timeout: float) -> tuple[bool | None, str]:
     """Whether the API takes an identity (None: it did not answer), and what it said against it."""
     try:
         with KubeClient(access, timeout) as api:
-            if not who(api):
+            if not user_name(api):
                 api.get("/version")
     except ApiError as problem:
         return (False if problem.status == 401 else None), str(problem)

@@ -32,7 +32,6 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._validity im
 
 ROTATED = "kubelet-client-current.pem"  # the kubelet's name for it, in its --cert-dir
 CERTIFICATES = "/var/lib/kubelet/pki"  # its default for that
-NODE_USER = "system:node:"
 RENEWERS = {  # who makes another, where a certificate or token should be another by now
     "kubelet": "The kubelet renews it; see why it did not: journalctl -u kubelet | grep -i certificate",
     "minted": "The next run with the tag credentials mints another",
@@ -58,21 +57,21 @@ class Identity:
 
 
 def kubelets_identity(kubeconfig: str, certificate_directory: str) -> Identity:
-    """The kubelet's own, by its kubeconfig: where that has a certificate inside, the rotated one if it is newer."""
+    """The kubelet's own, by its kubeconfig: where that has a certificate inside, the rotated one unless it is older."""
     access = choose_access([read_kubeconfig(kubeconfig)])
     require_usable(access)
     rotated = Material(os.path.join(certificate_directory, ROTATED))
-    if access.certificate.content and _is_newer(rotated, access.certificate):
+    if access.certificate.content and _takes_its_place(rotated, access.certificate):
         access = replace(access, certificate=rotated, key=rotated)
     return Identity(KUBELET, access, kubeconfig if has_secret(access) else "")
 
 
-def _is_newer(rotated: Material, inside: Material) -> bool:
+def _takes_its_place(rotated: Material, inside: Material) -> bool:
     try:
         found, known = (_validity.of_certificate(read_material(one)) for one in (rotated, inside))
     except (AccessError, ValidityError):
         return False
-    return found.user == known.user and found.ends > known.ends
+    return found.user == known.user and found.ends >= known.ends
 
 
 def given_identity(source: str, text: str) -> Identity:
@@ -144,8 +143,8 @@ def growing_old(identity: Identity, found: Validity | None, days: int, now: floa
         return ""
     if identity.source == MINTED and found.lifetime < days * 86400:
         return (
-            f"The API server gave a token for {found.lifetime / 86400:.1f} days only, until {_validity.iso(found.ends)}: "
-            "run with the tag credentials before that, each time"
+            f"The API server gives tokens for {found.lifetime / 86400:.1f} days only, this one until "
+            f"{_validity.iso(found.ends)}: run with the tag credentials before that, each time"
         )
     if not found.due(now, days, 0.1 if identity.source == KUBELET else 0.5):
         return ""
@@ -153,11 +152,6 @@ def growing_old(identity: Identity, found: Validity | None, days: int, now: floa
     inside = identity.source == KUBELET and identity.link
     renewer = f"Nobody renews it: it stands in {identity.link} itself" if inside else RENEWERS[identity.source]
     return f"What proves {found.user} ends in {left:.1f} days, on {_validity.iso(found.ends)}. {renewer}"
-
-
-def node_of(user: str) -> str:
-    """The node whose kubelet a user is, or nothing."""
-    return user[len(NODE_USER) :] if user.startswith(NODE_USER) else ""
 
 
 def describe(identity: Identity) -> dict[str, str]:

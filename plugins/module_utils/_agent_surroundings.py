@@ -11,10 +11,10 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_ident
     CERTIFICATES,
     CredentialsError,
     kubelets_identity,
-    node_of,
     validity,
 )
 from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_access import AccessError
+from ansible_collections.colocation.kubernetes.plugins.module_utils._kubelet_identity import node_of
 from ansible_collections.colocation.kubernetes.plugins.module_utils._node_kubelet import (
     KUBECONFIG,
     find_process,

@@ -31,13 +31,22 @@ def read_identity(path: str = KUBECONFIG) -> Access:
 
 
 def node_name(client: KubeClient, fallback: str) -> str:
-    """The name in the certificate, as the API server reads it; `fallback` where it can't tell (before 1.28)."""
+    """The name in the certificate, as the API server reads it; `fallback` where it can't tell."""
+    return node_of(user_name(client)) or fallback
+
+
+def user_name(client: KubeClient) -> str:
+    """For whom the API server takes us; empty where it can't tell (before 1.28)."""
     review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
     try:
         answer = client.post(_REVIEWS, review)
     except ApiError as problem:
         if problem.status == 404:
-            return fallback
+            return ""
         raise
-    user = str(answer.get("status", {}).get("userInfo", {}).get("username", ""))
-    return user.removeprefix(_USER_PREFIX) if user.startswith(_USER_PREFIX) else fallback
+    return str(answer.get("status", {}).get("userInfo", {}).get("username", ""))
+
+
+def node_of(user: str) -> str:
+    """The node whose kubelet a user is, or nothing."""
+    return user.removeprefix(_USER_PREFIX) if user.startswith(_USER_PREFIX) else ""
