@@ -68,6 +68,10 @@ user:
   returned: success
   type: str
   sample: system:serviceaccount:kube-system:colocation-agent-worker1
+created:
+  description: Whether the account itself was made now, or in check mode would be; tokens from before are worth nothing.
+  returned: success
+  type: bool
 """
 
 import json
@@ -106,7 +110,8 @@ def main() -> None:
             **{which: json.dumps(objects, indent=2, sort_keys=True) + "\n" for which, objects in shown.items()},
             **{f"{which}_header": account.name for which in shown},
         }
-    module.exit_json(changed=bool(changes.after), user=account.user, **result)
+    created = module.params["state"] == "present" and changes.before.get("ServiceAccount", ...) is None
+    module.exit_json(changed=bool(changes.after), user=account.user, created=created, **result)
 
 
 if __name__ == "__main__":

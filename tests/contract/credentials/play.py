@@ -72,6 +72,7 @@ class Site:
             "ANSIBLE_CONFIG": str(self.directory / "ansible.cfg"),
             "ANSIBLE_HOME": str(self.directory / "home"),
             "ANSIBLE_NOCOLOR": "1",
+            "ANSIBLE_PIPELINING": "1",
             "ANSIBLE_REMOTE_TEMP": str(self.directory / "remote"),
         }
         values = {f"credentials_{name}": value for name, value in variables.items()}

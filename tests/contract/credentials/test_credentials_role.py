@@ -57,8 +57,8 @@ class Deployment:
 
     def accounts(self) -> list[str]:
         listed = self.node.server.kubectl(
-            "get", "sa,clusterrole,clusterrolebinding", "-A", "-l", "app.kubernetes.io/managed-by=colocation.kubernetes",
-            "-o", "name",
+            "get", "sa,clusterrole,clusterrolebinding", "-A", "-o", "name",
+            "-l", "app.kubernetes.io/managed-by=colocation.kubernetes",
         )  # fmt: skip
         return [name for name in listed.split() if name.endswith(self.node.name)]
 
@@ -76,15 +76,14 @@ def key_lines(path: Path) -> list[str]:
 
 def test_the_kubelets_own_then_nothing_then_gone(deployment: Deployment) -> None:
     told = deployment.run("kubelet", "--check", "--tags=credentials")
-    assert (told.status, told.changed) == (0, 1)
+    assert (told.status, told.changed) == (0, 1), told.output
     assert not deployment.node.state_dir.exists()
     done = deployment.run("kubelet", "--tags=credentials")
     assert (done.status, done.changed, deployment.context()) == (0, 1, "kubelet")
     assert deployment.run().changed == 0
-    gone = deployment.uninstall()
-    assert (gone.status, gone.changed) == (0, 1)
+    gone = [deployment.uninstall() for dummy in range(2)]
+    assert [(run.status, run.changed) for run in gone] == [(0, 1), (0, 0)]
     assert not deployment.node.state_dir.exists()
-    assert (deployment.uninstall().status, deployment.uninstall().changed) == (0, 0)
 
 
 def test_minted_is_renewed_only_when_it_must_and_leaves_nothing(deployment: Deployment) -> None:
@@ -98,21 +97,17 @@ def test_minted_is_renewed_only_when_it_must_and_leaves_nothing(deployment: Depl
     first = deployment.token()
     again = deployment.run("minted")
     assert (again.changed, deployment.token()) == (0, first)
-    deployment.node.account(state="absent")  # somebody revoked it
+    deployment.node.account(state="absent")  # somebody revoked it; the API server may take its token a while longer
     mended = deployment.run("minted")
     assert mended.status == 0, mended.output
-    assert deployment.token() != first
-    for run in (told, done, again, mended):
-        assert first not in run.output
-        assert deployment.token() not in run.output
+    second = deployment.token()
+    assert second != first
     back = deployment.run("kubelet")
     assert (back.status, deployment.context(), deployment.accounts()) == (0, "kubelet", [])
-    assert deployment.run("kubelet").changed == 0
-    assert deployment.run("minted").status == 0
+    for run in (told, done, again, mended, back):
+        assert not any(token in run.output for token in (first, second, second.rpartition(".")[2]))
     gone = deployment.uninstall()
-    assert (gone.status, deployment.accounts()) == (0, [])
-    assert not deployment.node.state_dir.exists()
-    assert (deployment.uninstall().status, deployment.uninstall().changed) == (0, 0)
+    assert (gone.status, deployment.node.state_dir.exists()) == (0, False)
 
 
 def test_minted_with_nothing_but_a_kubeconfig_on_the_controller(deployment: Deployment) -> None:
@@ -121,7 +116,7 @@ def test_minted_with_nothing_but_a_kubeconfig_on_the_controller(deployment: Depl
     assert lost.status != 0
     assert "Name a kubeconfig on the controller (credentials_controller_kubeconfig)" in lost.problem
     done = deployment.run("minted", controller_kubeconfig=str(deployment.node.admin_conf))
-    assert (done.status, deployment.context()) == (0, "minted")
+    assert (done.status, deployment.context()) == (0, "minted"), done.output
     stuck = deployment.uninstall()
     assert stuck.status != 0
     assert f"named colocation-agent-{deployment.node.name}" in stuck.problem
@@ -141,44 +136,31 @@ def test_a_run_that_ended_before_the_account_was_used_is_undone(deployment: Depl
 
 
 def test_another_namespace_takes_the_old_account_along(deployment: Deployment) -> None:
-    assert deployment.run("minted").status == 0
-    assert deployment.run("minted", namespace="default").status == 0
-    assert any(name.startswith("serviceaccount") for name in deployment.accounts())
-    assert len(deployment.accounts()) == 3
-    assert deployment.run("minted", namespace="default").changed == 0
+    deployment.node.server.kubectl("create", "namespace", "agents")
+    for namespace in ("kube-system", "agents"):
+        assert deployment.run("minted", namespace=namespace).status == 0
+        assert len(deployment.accounts()) == 3
+    assert f"system:serviceaccount:agents:colocation-agent-{deployment.node.name}" in deployment.node.info()["user"]
 
 
 def test_the_administrators_copy_warns_and_prints_no_key(deployment: Deployment) -> None:
-    told, done, again = (deployment.run("admin", *words) for words in (["--check"], [], []))
-    assert [run.status for run in (told, done, again)] == [0, 0, 0]
-    assert (told.changed, done.changed, again.changed, deployment.context()) == (1, 1, 0, "admin")
-    for run in (told, done, again):
+    runs = [deployment.run("admin", *words) for words in (["--check"], [])]
+    assert [(run.status, run.changed) for run in runs] == [(0, 1), (0, 1)]
+    assert deployment.context() == "admin"
+    for run in runs:
         assert "whoever becomes root here owns the cluster" in run.output
         assert not any(line in run.output for line in key_lines(deployment.node.admin_conf))
-    readable = [path for path in deployment.node.state_dir.rglob("*") if path.is_file() and path.stat().st_mode & 0o077]
-    assert readable == []
+    kept = [path for path in deployment.node.state_dir.rglob("*") if path.is_file()]
+    assert [path for path in kept if path.stat().st_mode & 0o077] == []
+    key = key_lines(deployment.node.admin_conf)[1]
+    assert [path.name for path in kept if key in path.read_text()] == ["kubeconfig"]
 
 
 @pytest.mark.parametrize(
     ("source", "more", "said"),
     [
-        (
-            "admin",
-            {"admin_kubeconfig": "/nowhere/admin.conf"},
-            "On master: the kubeconfig /nowhere/admin.conf can't be read",
-        ),
-        ("file", {}, "credentials_file must name a kubeconfig on the controller"),
-        (
-            "file",
-            {"file": "/nowhere/agents"},
-            "On localhost: the kubeconfig /nowhere/agents can't be read: No such file",
-        ),
-        (
-            "kubelet",
-            {"kubelet_kubeconfig": "/nowhere/kubelet.conf"},
-            "the kubeconfig /nowhere/kubelet.conf can't be read",
-        ),
-        ("minted", {"admin_kubeconfig": "/nowhere/admin.conf"}, "/nowhere/admin.conf can't be read"),
+        ("admin", {"admin_kubeconfig": "/no/conf"}, "On master: the kubeconfig /no/conf can't be read: No such file"),
+        ("file", {"file": "/nowhere/conf"}, "On localhost: the kubeconfig /nowhere/conf can't be read: No such file"),
         ("kubelet", {"server": "https://127.0.0.1:1"}, "credentials_server names another address"),
     ],
 )
