@@ -58,12 +58,20 @@ class Identity:
 
 def kubelets_identity(kubeconfig: str, certificate_directory: str) -> Identity:
     """The kubelet's own, by its kubeconfig: where that has a certificate inside, the rotated one unless it is older."""
-    access = choose_access([read_kubeconfig(kubeconfig)])
+    config = read_kubeconfig(kubeconfig)
+    access = choose_access([config])
     require_usable(access)
     rotated = Material(os.path.join(certificate_directory, ROTATED))
     if access.certificate.content and _takes_its_place(rotated, access.certificate):
         access = replace(access, certificate=rotated, key=rotated)
-    return Identity(KUBELET, access, kubeconfig if has_secret(access) else "")
+    if not has_secret(access):
+        return Identity(KUBELET, access)
+    if choose_access([replace(config, directory="/")]) != choose_access([config]):
+        raise AccessError(
+            f"{kubeconfig} holds its key itself and names other files by paths that are relative to it, which a link "
+            "to it can't keep; write them from / on, or take credentials_source=minted"
+        )
+    return Identity(KUBELET, access, kubeconfig)
 
 
 def _takes_its_place(rotated: Material, inside: Material) -> bool:

@@ -7,11 +7,13 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ansible_collections.colocation.kubernetes.tests.cluster.colocation_cluster.binaries import binary, kubernetes
 from ansible_collections.colocation.kubernetes.tests.cluster.colocation_cluster.say import wait_until
 from ansible_collections.colocation.kubernetes.tests.contract.api_server import ApiServer
 from ansible_collections.colocation.kubernetes.tests.contract.credentials.node_double import NodeDouble
@@ -179,6 +181,30 @@ def test_what_is_not_ours_is_left_alone(node: NodeDouble) -> None:
     for state in ("present", "absent"):
         assert f"ClusterRole {name} is there already and not ours" in node.account(state=state)["msg"]
     assert node.server.kubectl("get", "clusterrole", name, "-o", "name").strip()
+
+
+def test_an_account_goes_with_its_node(node: NodeDouble) -> None:
+    """Kubernetes' own garbage collector sees to it."""
+    node.mint()
+    server = node.server
+    program = binary(kubernetes(server.minor), "kube-controller-manager")
+    with (node.directory / "collector.log").open("wb") as log:
+        collector = subprocess.Popen(
+            [
+                str(program), f"--kubeconfig={node.admin_conf}", "--controllers=garbage-collector-controller",
+                "--leader-elect=false", "--secure-port=0",
+            ],
+            stdout=log, stderr=log,
+        )  # fmt: skip
+    try:
+        assert len(objects(node)) == 3
+        server.kubectl("delete", "node", node.name)
+        explain = (node.directory / "collector.log").read_text
+        wait_until("the account to go", lambda: objects(node) == [], 90, explain)
+        wait_until("its token to end", lambda: node.info()["accepted"] is False, 30)
+    finally:
+        collector.terminate()
+        collector.wait(30)
 
 
 def test_an_account_for_no_node_is_refused(node: NodeDouble) -> None:

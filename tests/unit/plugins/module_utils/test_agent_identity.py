@@ -77,6 +77,15 @@ def test_a_token_of_the_kubelet_is_linked_or_named(conf: Path) -> None:
     assert kubelets_identity(str(conf), "/nowhere").link == ""
 
 
+def test_a_link_would_lose_relative_paths(conf: Path) -> None:
+    config = made.kubeconfig({"token": "t"}, **{"certificate-authority": "/etc/ca.crt"})
+    conf.write_text(config.replace("certificate-authority-data", "not-here"))
+    assert kubelets_identity(str(conf), "/nowhere").link == str(conf)
+    conf.write_text(conf.read_text().replace("/etc/ca.crt", "ca.crt"))
+    with pytest.raises(AccessError, match="relative to it, which a link to it can't keep"):
+        kubelets_identity(str(conf), "/nowhere")
+
+
 def test_a_given_kubeconfig_must_be_whole() -> None:
     assert given_identity("file", made.kubeconfig(inside(0, 1))).source == "file"
     with pytest.raises(AccessError, match="names the file /a.pem, which is not on this machine"):
