@@ -169,9 +169,9 @@ def find_binary(root: str, name: str) -> str:
 
 def read_kubelet(root: str, run: Run, unit: UnitState | None, bundles: tuple[str, ...]) -> Kubelet:
     process = find_process(root, "kubelet")
+    flags = read_flags(root, process)
     binary = (process.executable if process else "") or find_binary(root, "kubelet")
     version, version_error = _ask_version(run, binary) if binary else ("", "")
-    flags = parse_flags(process.arguments) if process else _flags_in_files(root)
     config = _config(root, flags)
     kubeconfig = flags.get("kubeconfig", KUBECONFIG)
     bootstrap = flags.get("bootstrap-kubeconfig", BOOTSTRAP_KUBECONFIG)
@@ -221,7 +221,10 @@ def _drop_ins(root: str, directory: str) -> Iterator[str]:
             yield path
 
 
-def _flags_in_files(root: str) -> dict[str, str]:
+def read_flags(root: str, process: KubeletProcess | None) -> dict[str, str]:
+    """What the running kubelet was told; where none runs, what its files would tell it."""
+    if process:
+        return parse_flags(process.arguments)
     return parse_flags(word for path in FLAG_FILES for word in parse_environment(read_text(root, path)))
 
 
