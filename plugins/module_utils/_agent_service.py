@@ -40,6 +40,7 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._systemd imp
 from ansible_collections.colocation.kubernetes.plugins.module_utils._unit import bring
 
 JOURNAL_LINES = 25
+RESOURCES_OWNER = "node_status"  # these outlive the agent: its own entries go with it
 
 
 class AgentError(Exception):
@@ -70,6 +71,8 @@ class Agent:
     health: str  # URL
     timeout: float = 60
     settle: float = 5
+    code: str = ""  # hash of its code in that release, where the release is not on the node yet
+    resources: tuple[str, ...] = ()  # of the Node, that come with it
 
     @property
     def setup(self) -> Setup:
@@ -136,9 +139,8 @@ def _code_differs(agent: Agent, node: Node, pid: str) -> bool:
     if runs == agent.release:
         return False
     was, will = read_release(node.home, runs), read_release(node.home, agent.release)
-    if was is None or will is None:  # in check mode the wanted release may not be there yet
-        return True
-    return was.agents.get(agent.name, "") != will.agents.get(agent.name)
+    wanted = agent.code if will is None else will.agents.get(agent.name)
+    return was is None or not wanted or was.agents.get(agent.name) != wanted
 
 
 def check_config(agent: Agent, node: Node, scratch: str) -> None:
@@ -180,8 +182,21 @@ def bring_up(agent: Agent, node: Node, scratch: str) -> Outcome:
     if plan.switches and installed is not None:
         check_config(agent, node, scratch)
     if not node.ledger.check_mode:
+        note_resources(node, agent.resources)
         _Switch(agent, node, outcome).go(seen, record, plan)
     return outcome
+
+
+def note_resources(node: Node, names: tuple[str, ...]) -> None:
+    """Remember what the agent will have the kubelet write into the Node, where it stays when the agent has gone."""
+    ledger = Ledger(os.path.dirname(node.ledger.directory), RESOURCES_OWNER)
+    for name in names:
+        ledger.note("resource", name, None, True)
+
+
+def noted_resources(state_dir: str) -> list[str]:
+    """All names that were ever noted here."""
+    return sorted(entry.name for entry in Ledger(state_dir).entries() if entry.kind == "resource")
 
 
 class _Switch:

@@ -89,6 +89,17 @@ options:
     type: list
     elements: str
     default: []
+  resources:
+    description:
+      - Extended resources that come with the agent. They are noted, because the kubelet keeps them in the Node when the
+        agent has gone; M(colocation.kubernetes.node_capacity) removes them there.
+    type: list
+    elements: str
+    default: []
+  code_sha256:
+    description: Hash of the agent's code in O(release), with which check mode is exact before the release is there.
+    type: str
+    default: ""
   home:
     description: Directory of the releases and of C(current).
     type: path
@@ -167,6 +178,12 @@ removed:
   type: list
   elements: str
   sample: [unit colocation-device-plugin.service, file /etc/colocation/device-plugin.yaml]
+resources:
+  description: Extended resources that agents of this node ever had; they may still be in the Node.
+  returned: O(state=absent)
+  type: list
+  elements: str
+  sample: [mock.com/gpu]
 kept:
   description: What was left, with the reason, because somebody changed it.
   returned: O(state=absent)
@@ -192,6 +209,7 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_servi
     Outcome,
     SwitchFailed,
     bring_up,
+    noted_resources,
 )
 from ansible_collections.colocation.kubernetes.plugins.module_utils._command import runner
 from ansible_collections.colocation.kubernetes.plugins.module_utils._ledger import (
@@ -215,6 +233,8 @@ ARGUMENTS = {
     "timeout": {"type": "int", "default": 60},
     "settle": {"type": "int", "default": 5},
     "sockets": {"type": "list", "elements": "str", "default": []},
+    "resources": {"type": "list", "elements": "str", "default": []},
+    "code_sha256": {"type": "str", "default": ""},
     "home": {"type": "path", "default": "/opt/colocation"},
     "owner": {"type": "str"},
     "state_dir": {"type": "path", "default": DEFAULT_STATE_DIR},
@@ -242,6 +262,8 @@ def wanted(params: dict) -> Agent:
         health=params["health_url"],
         timeout=params["timeout"],
         settle=params["settle"],
+        code=params["code_sha256"],
+        resources=tuple(params["resources"]),
     )
 
 
@@ -275,11 +297,13 @@ def remove(module: AnsibleModule, away: Callable[[], Removal], node: Node) -> No
     none_yet = not os.path.isdir(node.store.directory)
     with contextlib.nullcontext() if module.check_mode or none_yet else node.store.locked(LOCK_SECONDS):
         removal = away()
+        resources = noted_resources(module.params["state_dir"])
     report = removal.report
     lines = {
         "removed": [f"{line['kind']} {line['name']}" for line in report.restored]
         + [f"socket {path}" for path in removal.sockets],
         "kept": [f"{line['kind']} {line['name']}: {line['reason']}" for line in report.kept + report.refused],
+        "resources": resources,
     }
     for sentence in lines["kept"]:
         module.warn(f"Left as it is: {sentence}")

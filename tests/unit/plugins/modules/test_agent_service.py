@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.colocation.kubernetes.plugins.module_utils._ledger import Ledger
+from ansible_collections.colocation.kubernetes.plugins.module_utils._restore_walk import Limits, Walk
 from ansible_collections.colocation.kubernetes.plugins.module_utils._systemd import Systemd
 from ansible_collections.colocation.kubernetes.plugins.modules import agent_service
 from ansible_collections.colocation.kubernetes.tests.unit.plugins.module_utils.agent_node import UNIT, AgentNode
@@ -101,6 +103,26 @@ def test_it_goes_and_check_mode_tells(double: AgentNode) -> None:
     assert not double.state_dir.exists()
     assert not _remove(double)["changed"]
     assert not double.state_dir.exists()
+
+
+def test_resources_are_remembered_until_all_is_restored(double: AgentNode) -> None:
+    _run(double, resources=["mock.com/gpu"])
+    _run(double, resources=["mock.com/other"])
+    assert _remove(double, check_mode=True)["resources"] == ["mock.com/gpu", "mock.com/other"]
+    removed = _remove(double)
+    assert removed["resources"] == ["mock.com/gpu", "mock.com/other"]
+    assert removed["kept"] == []
+    assert _remove(double)["resources"] == removed["resources"]
+    walk = Walk(Ledger(str(double.state_dir)), double, Limits(), str(double.root))
+    assert walk.go().problems == []
+    assert not double.state_dir.exists()
+
+
+def test_check_mode_knows_the_code_of_a_release_that_is_not_there_yet(double: AgentNode) -> None:
+    _run(double)
+    for code, restarted in ((f"code of {OLD}", False), ("other", True), ("", True)):
+        told = _run(double, "9-dddddddddddd", check_mode=True, code_sha256=code)
+        assert (told["changed"], told["restarted"]) == (True, restarted)
 
 
 def test_what_somebody_edited_is_left_with_a_warning(double: AgentNode) -> None:
