@@ -40,6 +40,7 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._kernel impo
 from ansible_collections.colocation.kubernetes.plugins.module_utils._ledger import Entry, FileChange, Ledger
 from ansible_collections.colocation.kubernetes.plugins.module_utils._packages import PackageError, Packages
 from ansible_collections.colocation.kubernetes.plugins.module_utils._restore import (
+    NOTHING,
     Decision,
     decide_directory,
     decide_file,
@@ -137,6 +138,7 @@ class Walk:
             "module": self._module,
             "swap": self._swap,
             "package": self._package,
+            "resource": self._resource,
         }
         if entry.kind not in treatments:
             return Decision("problem", "unknown kind of entry; was it written by a newer version of the collection?")
@@ -310,6 +312,10 @@ class Walk:
                 self.packages.remove(entry.name)
             self._show("packages", f"{entry.name}\n", "")
         return decision
+
+    def _resource(self, entry: Entry) -> Decision:
+        """A note of what an agent had the kubelet write into the Node; the API has it, not this node."""
+        return NOTHING
 
     def _reload(self) -> None:
         if self.reload and not self.ledger.check_mode:
