@@ -14,6 +14,7 @@ import binascii
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 NUMA, LIST, NONE = "numa", "list", "none"
@@ -68,40 +69,44 @@ def parse_checkpoint(content: bytes) -> Checkpoint:
     if not isinstance(checksum, int) or isinstance(checksum, bool):
         raise CheckpointError("Checksum is no number")
     listed = data.get("PodDeviceEntries")
-    entries = [_entry(raw, number) for number, raw in enumerate(_list(listed, "PodDeviceEntries"))]
+    entries = tuple(_entry(raw, number) for number, raw in enumerate(_list(listed, "PodDeviceEntries")))
+    form = _form(listed or [])
     registered = data.get("RegisteredDevices")
     devices = {
         name: tuple(_texts(ids, f"RegisteredDevices[{name}]"))
         for name, ids in _object(registered or {}, "RegisteredDevices").items()
     }
-    forms = {form for _entry, form in entries}
-    if len(forms) > 1:
+    computed = fnv1a(_spew_data(listed, registered, form).encode("utf-8", "surrogatepass"))
+    return Checkpoint(entries, devices, form, checksum, computed)
+
+
+def _form(entries: Sequence[Mapping[str, Any]]) -> str:
+    """The format of the whole file; an entry whose devices are null fits both."""
+    kinds = {type(entry.get("DeviceIDs")) for entry in entries}
+    if {list, dict} <= kinds:
         raise CheckpointError("its entries have both formats")
-    computed = fnv1a(_spew_data(listed, registered).encode("utf-8", "surrogatepass"))
-    return Checkpoint(
-        tuple(entry for entry, _form in entries), devices, forms.pop() if forms else NONE, checksum, computed
-    )
+    return (LIST if list in kinds else NUMA) if entries else NONE
 
 
-def _entry(raw: Any, number: int) -> tuple[Entry, str]:
+def _entry(raw: Any, number: int) -> Entry:
     what = f"PodDeviceEntries[{number}]"
     entry = _object(raw, what)
     names = _texts([entry.get(name, "") for name in ("PodUID", "ContainerName", "ResourceName")], what)
-    devices, form = _devices(entry.get("DeviceIDs"), f"{what}.DeviceIDs")
+    devices = _devices(entry.get("DeviceIDs"), f"{what}.DeviceIDs")
     response = _response(entry.get("AllocResp"), f"{what}.AllocResp")
-    return Entry(names[0], names[1], names[2], devices, response), form
+    return Entry(names[0], names[1], names[2], devices, response)
 
 
-def _devices(raw: Any, what: str) -> tuple[dict[int, tuple[str, ...]], str]:
+def _devices(raw: Any, what: str) -> dict[int, tuple[str, ...]]:
     if isinstance(raw, list):
-        return {NO_NUMA: tuple(_texts(raw, what))}, LIST
+        return {NO_NUMA: tuple(_texts(raw, what))}
     found = {}
     for node, ids in _object(raw or {}, what).items():
         try:
             found[int(node)] = tuple(_texts(ids, f"{what}[{node}]"))
         except ValueError as problem:
             raise problem if isinstance(problem, CheckpointError) else CheckpointError(f"{what}: {node!r}") from None
-    return found, NUMA
+    return found
 
 
 def _response(raw: Any, what: str) -> bytes:
@@ -130,25 +135,24 @@ def _texts(value: Any, what: str) -> list[str]:
     return found
 
 
-def _spew_data(entries: Any, registered: Any) -> str:
+def _spew_data(entries: Any, registered: Any, form: str) -> str:
     """The data as spew's `%#v` writes it with sorted keys; null is `<nil>`, an empty list or map is not."""
+    show = partial(_spew_entry, form=form)
     return (
         "(checkpoint.checkpointData){"
-        f"PodDeviceEntries:([]checkpoint.PodDevicesEntry){_spew_list(entries, _spew_entry)} "
+        f"PodDeviceEntries:([]checkpoint.PodDevicesEntry){_spew_list(entries, show)} "
         f"RegisteredDevices:(map[string][]string){_spew_map(registered, str.encode)}"
         "}"
     )
 
 
-def _spew_entry(entry: Mapping[str, Any]) -> str:
+def _spew_entry(entry: Mapping[str, Any], form: str) -> str:
     devices = entry.get("DeviceIDs")
-    if isinstance(devices, list):
+    if form == LIST:
         shown = f"([]string){_spew_list(devices, str)}"
     else:
         shown = f"(checkpoint.DevicesPerNUMA){_spew_map(devices, int)}"
-    names = " ".join(
-        f"{name}:(string){entry.get(name, '')}" for name in ("PodUID", "ContainerName", "ResourceName")
-    )
+    names = " ".join(f"{name}:(string){entry.get(name, '')}" for name in ("PodUID", "ContainerName", "ResourceName"))
     response = entry.get("AllocResp")
     content = None if response is None else list(base64.b64decode(response))
     return f"{{{names} DeviceIDs:{shown} AllocResp:([]uint8){_spew_list(content, str)}}}"

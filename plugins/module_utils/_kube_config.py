@@ -147,9 +147,7 @@ def _access(
     )
 
 
-def _plugin(
-    user: Mapping[str, Any], home: Kubeconfig, cluster: Mapping[str, Any], source: str
-) -> ExecPlugin | None:
+def _plugin(user: Mapping[str, Any], home: Kubeconfig, cluster: Mapping[str, Any], source: str) -> ExecPlugin | None:
     section = user.get("exec")
     if not isinstance(section, dict):
         return None

@@ -9,14 +9,17 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"hash/fnv"
 	"net"
 	"os"
+	"strings"
 
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 	"k8s.io/kubernetes/pkg/kubelet/cm/devicemanager/checkpoint"
+	"k8s.io/utils/dump"
 )
 
 type wanted struct {
@@ -52,6 +55,36 @@ func checkpoints() {
 	fail(json.NewEncoder(os.Stdout).Encode(files))
 }
 
+// Before Kubernetes 1.20 an entry had a list of devices; the types had the names that they have now.
+type PodDevicesEntryV1 struct {
+	PodUID        string
+	ContainerName string
+	ResourceName  string
+	DeviceIDs     []string
+	AllocResp     []byte
+}
+
+type checkpointDataV1 struct {
+	PodDeviceEntries  []PodDevicesEntryV1
+	RegisteredDevices map[string][]string
+}
+
+// oldCheckpoints reads a list of data and prints files of the old format, hashed with the library that kubelets use.
+func oldCheckpoints() {
+	var list []checkpointDataV1
+	fail(json.NewDecoder(os.Stdin).Decode(&list))
+	files := []string{}
+	names := strings.NewReplacer("main.checkpointDataV1", "checkpoint.checkpointData", "main.PodDevicesEntryV1", "checkpoint.PodDevicesEntry")
+	for _, data := range list {
+		hash := fnv.New32a()
+		fmt.Fprint(hash, names.Replace(dump.ForHash(data)))
+		content, err := json.Marshal(map[string]any{"Data": data, "Checksum": hash.Sum32()})
+		fail(err)
+		files = append(files, string(content))
+	}
+	fail(json.NewEncoder(os.Stdout).Encode(files))
+}
+
 type lister struct {
 	podresources.UnimplementedPodResourcesListerServer
 	answer *podresources.ListPodResourcesResponse
@@ -76,6 +109,10 @@ func serve(socket string) {
 func main() {
 	if len(os.Args) == 3 && os.Args[1] == "serve" {
 		serve(os.Args[2])
+		return
+	}
+	if len(os.Args) == 2 && os.Args[1] == "old" {
+		oldCheckpoints()
 		return
 	}
 	checkpoints()

@@ -39,9 +39,11 @@ def program(minor: str = KUBERNETES_MINORS[0]) -> Path:
     return made_once(target, build, f"build parts of a kubelet {module.version}")
 
 
-def write_checkpoints(wanted: Sequence[dict[str, Any]]) -> list[bytes]:
-    """The files that a kubelet writes for these entries and registered devices."""
-    done = subprocess.run([program()], input=json.dumps(wanted).encode(), capture_output=True, check=True, timeout=60)
+def write_checkpoints(wanted: Sequence[dict[str, Any]], *mode: str) -> list[bytes]:
+    """The files that a kubelet writes for these entries and registered devices; with mode `old` before 1.20."""
+    done = subprocess.run(
+        [program(), *mode], input=json.dumps(wanted).encode(), capture_output=True, check=True, timeout=60
+    )
     files: list[str] = json.loads(done.stdout)
     return [file.encode() for file in files]
 

@@ -187,6 +187,18 @@ def test_the_checksum_is_the_kubelets_own() -> None:
         assert parse_checkpoint(written).intact, wish
 
 
+def test_lists_of_devices_from_before_1_20() -> None:
+    source = random.Random(6)
+    ids = [None, [], ["a"], ["a", "b c"]]
+    old = []
+    for wish in (any_wish(source) for _ in range(100)):
+        entries = [{**entry, "DeviceIDs": source.choice(ids)} for entry in wish["Entries"] or []]
+        old.append({"PodDeviceEntries": entries or None, "RegisteredDevices": wish["Registered"]})
+    read = [(data, parse_checkpoint(written)) for data, written in zip(old, write_checkpoints(old, "old"), strict=True)]
+    listed = [(data, found) for data, found in read if found.form == "list"]
+    assert len(listed) > 20 and all(found.intact for _data, found in listed), listed
+
+
 @pytest.mark.parametrize("pods", [0, 1, 2000])
 def test_answers_of_any_size(serve: Callable[[dict[str, Any]], Path], pods: int) -> None:
     devices = [{"resource_name": GPU, "device_ids": [f"gpu-{n}" for n in range(200)]}]
