@@ -29,7 +29,7 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._quantity im
     QuantityError,
     parse_quantity,
 )
-from ansible_collections.colocation.kubernetes.plugins.module_utils._resource_name import name_problem
+from ansible_collections.colocation.kubernetes.plugins.module_utils._resource_name import is_extended, name_problem
 
 PRESENT, ABSENT, EXACT = "present", "absent", "exact"
 Operation = dict[str, Any]
@@ -75,7 +75,8 @@ def make_wish(state: str, resources: Mapping[str, Any], force: bool = False) -> 
     problems = []
     amounts = {}
     for name, value in resources.items():
-        problem = name_problem(str(name))
+        # What has a bad name got there somehow, and must be able to go.
+        problem = "" if state == ABSENT and is_extended(str(name)) else name_problem(str(name))
         if problem:
             problems.append(problem)
         elif state != ABSENT:

@@ -74,7 +74,7 @@ def parse_checkpoint(content: bytes) -> Checkpoint:
     registered = data.get("RegisteredDevices")
     devices = {
         name: tuple(_texts(ids, f"RegisteredDevices[{name}]"))
-        for name, ids in _object(registered or {}, "RegisteredDevices").items()
+        for name, ids in _object({} if registered is None else registered, "RegisteredDevices").items()
     }
     computed = fnv1a(_spew_data(listed, registered, form).encode("utf-8", "surrogatepass"))
     return Checkpoint(entries, devices, form, checksum, computed)
@@ -101,7 +101,7 @@ def _devices(raw: Any, what: str) -> dict[int, tuple[str, ...]]:
     if isinstance(raw, list):
         return {NO_NUMA: tuple(_texts(raw, what))}
     found = {}
-    for node, ids in _object(raw or {}, what).items():
+    for node, ids in _object({} if raw is None else raw, what).items():
         try:
             found[int(node)] = tuple(_texts(ids, f"{what}[{node}]"))
         except ValueError as problem:
@@ -111,7 +111,7 @@ def _devices(raw: Any, what: str) -> dict[int, tuple[str, ...]]:
 
 def _response(raw: Any, what: str) -> bytes:
     try:
-        return base64.b64decode(raw or "", validate=True)
+        return base64.b64decode("" if raw is None else raw, validate=True)
     except (binascii.Error, TypeError, ValueError):
         raise CheckpointError(f"{what} is not base64") from None
 
