@@ -156,9 +156,7 @@ class KubeClient:
             read = self._proof.secrets if self._proof else ()
         return (*self.access.secrets(), *read)
 
-    def _ask(
-        self, verb: str, path: str, query: Mapping[str, str], body: Any, kind: str, *, repeat: bool
-    ) -> Document:
+    def _ask(self, verb: str, path: str, query: Mapping[str, str], body: Any, kind: str, *, repeat: bool) -> Document:
         """Ask until there is an answer that stands, or no more tries."""
         target = _with(path, query)
         failures = 0

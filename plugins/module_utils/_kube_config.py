@@ -27,13 +27,6 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_access
 )
 from ansible_collections.colocation.kubernetes.plugins.module_utils._plain_yaml import YamlProblem, load_plain
 
-try:
-    import yaml
-except ImportError:
-    HAS_YAML = False
-else:
-    HAS_YAML = True
-
 _TOLD = ("server", "certificate-authority-data", "tls-server-name", "proxy-url")
 _GONE = "auth-provider"  # Kubernetes 1.26 dropped it
 
@@ -72,7 +65,8 @@ def parse_document(text: str, name: str) -> Mapping[str, Any]:
 
 
 def _load_yaml(text: str, name: str) -> Any:
-    if not HAS_YAML:
+    yaml = find_pyyaml()
+    if yaml is None:
         try:
             return load_plain(text)
         except YamlProblem as problem:
@@ -84,6 +78,15 @@ def _load_yaml(text: str, name: str) -> Any:
         mark = getattr(problem, "problem_mark", None)
         where = f" in line {mark.line + 1}" if mark else ""
         raise AccessError(f"{name} is not valid YAML{where}") from None
+
+
+def find_pyyaml() -> Any:
+    """The module where it is installed, else None; imported only here, since many calls read no file."""
+    try:
+        import yaml
+    except ImportError:
+        return None
+    return yaml
 
 
 def choose_access(configs: Sequence[Kubeconfig], context_name: str = "") -> Access:
@@ -144,9 +147,7 @@ def _access(
     )
 
 
-def _plugin(
-    user: Mapping[str, Any], home: Kubeconfig, cluster: Mapping[str, Any], source: str
-) -> ExecPlugin | None:
+def _plugin(user: Mapping[str, Any], home: Kubeconfig, cluster: Mapping[str, Any], source: str) -> ExecPlugin | None:
     section = user.get("exec")
     if not isinstance(section, dict):
         return None

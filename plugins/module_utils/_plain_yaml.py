@@ -17,7 +17,7 @@ _QUOTED_KEY = re.compile(r"""("(?:[^"\\]|\\.)*"|'(?:[^']|'')*')\s*:(?:\s+(.*))?$
 _PLAIN_KEY = re.compile(r"([^\s\"'#&*!|>%@`{}\[\],?].*?)\s*:(?:\s+(.*))?$")
 _SINGLE = re.compile(r"'((?:[^']|'')*)'\s*(?:#.*)?$")
 _DOUBLE = re.compile(r'("(?:[^"\\]|\\.)*")\s*(?:#.*)?$')
-_BEYOND = "&*!|>%@`{["
+_BEYOND = "&*!|>%@`{}[],"
 
 
 class YamlProblem(ValueError):
@@ -69,7 +69,10 @@ def _block(lines: list[_Line], at: int, indent: int) -> tuple[Any, int]:
 
 
 def _key(text: str) -> re.Match[str] | None:
-    return (_QUOTED_KEY if text[0] in "\"'" else _PLAIN_KEY).match(text)
+    if text[0] in "\"'":
+        return _QUOTED_KEY.match(text)
+    found = _PLAIN_KEY.match(text)
+    return None if found and re.search(r"\s#", found[1]) else found
 
 
 def _is_item(text: str) -> bool:
@@ -81,7 +84,7 @@ def _sequence(lines: list[_Line], at: int, indent: int) -> tuple[list[Any], int]
     while at < len(lines) and lines[at].indent == indent and _is_item(lines[at].text):
         line = lines[at]
         content = line.text[1:].lstrip(" ")
-        if content:
+        if content and not content.startswith("#"):
             # What stands behind the dash is a block of its own, as deep as it begins.
             inner = indent + len(line.text) - len(content)
             lines[at] = _Line(line.number, inner, content)
@@ -128,7 +131,7 @@ def _scalar(line: _Line, text: str) -> Any:
     plain = re.split(r"\s+#", text, maxsplit=1)[0].rstrip()
     if plain in ("{}", "[]"):
         return {} if plain == "{}" else []
-    if plain[0] in _BEYOND or ": " in plain or plain.endswith(":") or plain.startswith(("? ", "- ", ": ")):
+    if plain[0] in _BEYOND or plain in "?-:" or ": " in plain or plain.endswith(":") or plain.startswith(("? ", "- ", ": ")):
         line.refuse("only plain block YAML is read here; install PyYAML (python3-yaml), or write the file as JSON")
     return plain
 

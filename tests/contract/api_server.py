@@ -113,9 +113,7 @@ class ApiServer:
     def kubeconfig(self, name: str = "admin", *groups: str) -> dict[str, Any]:
         """A kubeconfig of a user with a certificate; without groups one who may do everything."""
         certificate, key = self.user(name, *(groups or ("system:masters",)))
-        return self._kubeconfig(
-            {"client-certificate-data": _coded(certificate), "client-key-data": _coded(key)}
-        )
+        return self._kubeconfig({"client-certificate-data": _coded(certificate), "client-key-data": _coded(key)})
 
     def kubeconfig_with_token(self, token: str) -> dict[str, Any]:
         return self._kubeconfig({"token": token})
