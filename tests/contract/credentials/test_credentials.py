@@ -62,7 +62,7 @@ def test_the_kubelets_own_needs_no_second_run(node: NodeDouble) -> None:
 
 
 def test_the_agents_follow_a_rotation(node: NodeDouble) -> None:
-    """Behind the link comes a certificate that names another, so that the API server can tell which one it was shown."""
+    """Behind the link comes a certificate of another name, so that the API server can tell which one it was shown."""
     node.give()
     api = agent(node)
     assert user(api) == f"system:node:{node.name}"
