@@ -9,7 +9,28 @@ import random
 from ansible_collections.colocation.kubernetes.plugins.module_utils._quantity import Quantity, parse_quantity
 from ansible_collections.colocation.kubernetes.tests.contract.node_capacity.conftest import Nodes
 
-SUFFIXES = ["", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei", "e3", "E2", "e-2", "e+4"]
+SUFFIXES = [
+    "",
+    "n",
+    "u",
+    "m",
+    "k",
+    "M",
+    "G",
+    "T",
+    "P",
+    "E",
+    "Ki",
+    "Mi",
+    "Gi",
+    "Ti",
+    "Pi",
+    "Ei",
+    "e3",
+    "E2",
+    "e-2",
+    "e+4",
+]
 
 
 def as_capacity(text: str) -> str:
