@@ -94,7 +94,7 @@ def file() -> bytes:
 
 
 def info(place: Path) -> dict[str, Any]:
-    paths = {"socket": str(place / "kubelet.sock"), "checkpoint": str(place / "checkpoint")}
+    paths: dict[str, Any] = {"socket": str(place / "kubelet.sock"), "checkpoint": str(place / "checkpoint")}
     return module_call.call(kubelet_devices_info.main, timeout=5, **paths)
 
 

@@ -43,7 +43,7 @@ def test_the_canonical_form_is_the_servers(nodes: Nodes) -> None:
     """Keys without a prefix may have fractions, so every writing can be tried."""
     [node] = nodes.make("a")
     source = random.Random(7)
-    texts = []
+    texts: list[str] = []
     while len(texts) < 600:
         digits = str(source.randrange(10 ** source.randrange(1, 10))) + "0" * source.randrange(4)
         fraction = source.choice(["", "", ".5", ".25", ".0", f".{source.randrange(10**6)}"])
