@@ -51,7 +51,7 @@ def _lines(text: str) -> list[_Line]:
     for number, line in enumerate(text.split("\n"), 1):
         bare = line.rstrip(" \r")
         content = bare.lstrip(" ")
-        if not content or content.startswith("#") or (content == "---" and not found):
+        if not content or content.startswith("#") or (bare == "---" and not found):
             continue
         entry = _Line(number, len(bare) - len(content), content)
         if "\t" in content or content.startswith(("---", "...")):

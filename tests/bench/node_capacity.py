@@ -77,7 +77,8 @@ def measure(server: ApiServer, place: Path) -> float:
         for name in names:
             metadata = {"name": name, "labels": {"bench": "yes"}}
             client.post("/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": metadata})
-        one, many, inner_one, inner_many, ours, ping = ([] for _kind in range(6))  # type: ignore[var-annotated]
+        times: list[list[float]] = [[] for _kind in range(6)]
+        one, many, inner_one, inner_many, ours, ping = times
         for amount in range(1, ROUNDS + 1):
             one.append(seconds(lambda: run_module(config, names[:1], amount)))  # noqa: B023
             many.append(seconds(lambda: run_module(config, names[1:] + ["n000"], amount + 1000)))  # noqa: B023

@@ -24,6 +24,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from ansible_collections.colocation.kubernetes.tests.cluster.colocation_cluster.binaries import (
     ETCD,
@@ -223,7 +224,7 @@ class ApiServer:
             .add_extension(x509.BasicConstraints(ca=signer is None, path_length=None), critical=True)
         )
         if signer:
-            use = x509.ExtendedKeyUsageOID.SERVER_AUTH if serving else x509.ExtendedKeyUsageOID.CLIENT_AUTH
+            use = ExtendedKeyUsageOID.SERVER_AUTH if serving else ExtendedKeyUsageOID.CLIENT_AUTH
             builder = builder.add_extension(x509.ExtendedKeyUsage([use]), critical=False)
         if serving:
             names = [x509.IPAddress(ipaddress.ip_address("127.0.0.1")), x509.DNSName("kubernetes.test")]

@@ -63,7 +63,7 @@ def test_a_list_with_fields_from_the_future(pod: str, device: str, resource: str
 def test_any_bytes_are_a_message_or_an_error(content: bytes) -> None:
     for read in (read_list, read_grant):
         try:
-            read(content)  # type: ignore[operator]
+            read(content)
         except ProtobufError as problem:
             assert str(problem)
 
