@@ -90,7 +90,13 @@ class ApiServer:
 
     def pause(self) -> None:
         """Let it hang: connections stay, nothing is answered."""
-        self._processes["kube-apiserver"].send_signal(signal.SIGSTOP)
+        process = self._processes["kube-apiserver"]
+        process.send_signal(signal.SIGSTOP)
+        threads = Path(f"/proc/{process.pid}/task")
+        end = time.monotonic() + 10
+        while any(") T " not in (thread / "stat").read_text() for thread in threads.iterdir()):
+            assert time.monotonic() < end, "kube-apiserver does not stop"
+            time.sleep(0.01)
 
     def resume(self) -> None:
         self._processes["kube-apiserver"].send_signal(signal.SIGCONT)
