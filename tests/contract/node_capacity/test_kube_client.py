@@ -183,6 +183,8 @@ def test_the_server_is_restarted_under_a_kept_connection(nodes: Nodes) -> None:
     assert refused.value.sent is False
     nodes.server.start()
     assert nodes.client.get(path)["metadata"]["name"] == "default"
+    nodes.server.kill()
+    nodes.server.start()
     nodes.client.patch(path, {"metadata": {"labels": {"again": "1"}}})  # not sent on the connection that is dead
 
 
