@@ -55,11 +55,12 @@ _IDENTITIES = (("api_key",), ("client_cert", "client_key"), ("username", "passwo
 
 def find_access(
     options: Mapping[str, Any],
-    environ: Mapping[str, str] = os.environ,
+    environ: Mapping[str, str] | None = None,
     home: str = "",
     account: str = ACCOUNT,
 ) -> Access:
     """The way to the API that the options and their surroundings say; AccessError tells what was looked for."""
+    environ = os.environ if environ is None else environ
     given = _given(options, environ)
     proves = any(all(given.get(name) for name in names) for names in _IDENTITIES)
     if given.get("host") and proves:

@@ -17,6 +17,7 @@ _QUOTED_KEY = re.compile(r"""("(?:[^"\\]|\\.)*"|'(?:[^']|'')*')\s*:(?:\s+(.*))?$
 _PLAIN_KEY = re.compile(r"([^\s\"'#&*!|>%@`{}\[\],?].*?)\s*:(?:\s+(.*))?$")
 _SINGLE = re.compile(r"'((?:[^']|'')*)'\s*(?:#.*)?$")
 _DOUBLE = re.compile(r'("(?:[^"\\]|\\.)*")\s*(?:#.*)?$')
+_STRUCTURE = re.compile(r"^[?:-] |: |:$")
 _BEYOND = "&*!|>%@`{}[],"
 
 
@@ -50,7 +51,7 @@ def _lines(text: str) -> list[_Line]:
     for number, line in enumerate(text.split("\n"), 1):
         bare = line.rstrip(" \r")
         content = bare.lstrip(" ")
-        if not content or content.startswith("#") or (content == "---" and not found):
+        if not content or content.startswith("#") or (bare == "---" and not found):
             continue
         entry = _Line(number, len(bare) - len(content), content)
         if "\t" in content or content.startswith(("---", "...")):
@@ -131,7 +132,7 @@ def _scalar(line: _Line, text: str) -> Any:
     plain = re.split(r"\s+#", text, maxsplit=1)[0].rstrip()
     if plain in ("{}", "[]"):
         return {} if plain == "{}" else []
-    if plain[0] in _BEYOND or plain in "?-:" or ": " in plain or plain.endswith(":") or plain.startswith(("? ", "- ", ": ")):
+    if plain[0] in _BEYOND or plain in "?-:" or _STRUCTURE.search(plain):
         line.refuse("only plain block YAML is read here; install PyYAML (python3-yaml), or write the file as JSON")
     return plain
 

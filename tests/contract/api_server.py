@@ -24,6 +24,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from ansible_collections.colocation.kubernetes.tests.cluster.colocation_cluster.binaries import (
     ETCD,
@@ -89,7 +90,13 @@ class ApiServer:
 
     def pause(self) -> None:
         """Let it hang: connections stay, nothing is answered."""
-        self._processes["kube-apiserver"].send_signal(signal.SIGSTOP)
+        process = self._processes["kube-apiserver"]
+        process.send_signal(signal.SIGSTOP)
+        threads = Path(f"/proc/{process.pid}/task")
+        end = time.monotonic() + 10
+        while any(") T " not in (thread / "stat").read_text() for thread in threads.iterdir()):
+            assert time.monotonic() < end, "kube-apiserver does not stop"
+            time.sleep(0.01)
 
     def resume(self) -> None:
         self._processes["kube-apiserver"].send_signal(signal.SIGCONT)
@@ -223,7 +230,7 @@ class ApiServer:
             .add_extension(x509.BasicConstraints(ca=signer is None, path_length=None), critical=True)
         )
         if signer:
-            use = x509.ExtendedKeyUsageOID.SERVER_AUTH if serving else x509.ExtendedKeyUsageOID.CLIENT_AUTH
+            use = ExtendedKeyUsageOID.SERVER_AUTH if serving else ExtendedKeyUsageOID.CLIENT_AUTH
             builder = builder.add_extension(x509.ExtendedKeyUsage([use]), critical=False)
         if serving:
             names = [x509.IPAddress(ipaddress.ip_address("127.0.0.1")), x509.DNSName("kubernetes.test")]

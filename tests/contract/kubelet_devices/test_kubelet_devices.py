@@ -94,7 +94,7 @@ def file() -> bytes:
 
 
 def info(place: Path) -> dict[str, Any]:
-    paths = {"socket": str(place / "kubelet.sock"), "checkpoint": str(place / "checkpoint")}
+    paths: dict[str, Any] = {"socket": str(place / "kubelet.sock"), "checkpoint": str(place / "checkpoint")}
     return module_call.call(kubelet_devices_info.main, timeout=5, **paths)
 
 
@@ -152,7 +152,7 @@ def test_a_truncated_checkpoint_is_told(place: Path, file: bytes, length: int) -
 
 def text(source: random.Random) -> str:
     letters = string.ascii_letters + string.digits + "-./: []{}<>\"'\\äß€\U0001f600\n\t"
-    return "".join(source.choice(letters) for _ in range(source.randrange(12)))
+    return "".join(source.choice(letters) for _time in range(source.randrange(12)))
 
 
 def any_wish(source: random.Random) -> dict[str, Any]:
@@ -166,23 +166,23 @@ def any_wish(source: random.Random) -> dict[str, Any]:
                     None,
                     {},
                     {
-                        str(source.randrange(-1, 12)): source.choice([None, [text(source) for _ in range(3)]])
-                        for _ in range(source.randrange(14))
+                        str(source.randrange(-1, 12)): source.choice([None, [text(source) for _time in range(3)]])
+                        for _time in range(source.randrange(14))
                     },
                 ]
             ),
             "AllocResp": source.choice([None, "", "AAECAwQ=", "/////w=="]),
         }
-        for _ in range(source.randrange(4))
+        for _time in range(source.randrange(4))
     ]
-    registered = {text(source): source.choice([None, [], [text(source)]]) for _ in range(source.randrange(5))}
+    registered = {text(source): source.choice([None, [], [text(source)]]) for _time in range(source.randrange(5))}
     return {"Entries": source.choice([None, entries, entries]), "Registered": source.choice([None, registered])}
 
 
 def test_the_checksum_is_the_kubelets_own() -> None:
     """Names, IDs and NUMA nodes of every kind, written and hashed by the kubelet's code."""
     source = random.Random(5)
-    wishes = [any_wish(source) for _ in range(300)]
+    wishes = [any_wish(source) for _time in range(300)]
     for wish, written in zip(wishes, write_checkpoints(wishes), strict=True):
         assert parse_checkpoint(written).intact, wish
 
@@ -191,7 +191,7 @@ def test_lists_of_devices_from_before_1_20() -> None:
     source = random.Random(6)
     ids = [None, [], ["a"], ["a", "b c"]]
     old = []
-    for wish in (any_wish(source) for _ in range(100)):
+    for wish in (any_wish(source) for _time in range(100)):
         entries = [{**entry, "DeviceIDs": source.choice(ids)} for entry in wish["Entries"] or []]
         old.append({"PodDeviceEntries": entries or None, "RegisteredDevices": wish["Registered"]})
     read = [(data, parse_checkpoint(written)) for data, written in zip(old, write_checkpoints(old, "old"), strict=True)]

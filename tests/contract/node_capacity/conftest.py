@@ -32,11 +32,14 @@ class Nodes:
         """Nodes with these names behind a prefix of the test's own."""
         made = [f"{self.label}-{name}" for name in names]
         for name in made:
-            metadata = {"name": name, "labels": {"test": self.label}}
-            self.client.post("/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": metadata})
-            status = {"capacity": {"cpu": "4", "pods": "110"}, "allocatable": {"cpu": "4", "pods": "110"}}
-            self.client.patch(f"/api/v1/nodes/{name}/status", {"status": status}, field_manager="kubelet")
+            self.make_named(name)
         return made
+
+    def make_named(self, name: str, **labels: str) -> None:
+        metadata = {"name": name, "labels": {"test": self.label, **labels}}
+        self.client.post("/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": metadata})
+        status = {"capacity": {"cpu": "4", "pods": "110"}, "allocatable": {"cpu": "4", "pods": "110"}}
+        self.client.patch(f"/api/v1/nodes/{name}/status", {"status": status}, field_manager="kubelet")
 
     def kubelet(self, node: str) -> NodeKubeletDouble:
         self._doubles.append(NodeKubeletDouble(self.client, node))

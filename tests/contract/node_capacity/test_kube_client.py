@@ -5,9 +5,8 @@
 from __future__ import annotations
 
 import json
-import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_connec
 from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_find import find_access
 from ansible_collections.colocation.kubernetes.tests.contract.api_server import ApiServer
 from ansible_collections.colocation.kubernetes.tests.contract.node_capacity.conftest import Nodes
+from ansible_collections.colocation.kubernetes.tests.contract.node_capacity.proxy_double import ProxyDouble
 
 REVIEWS = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 REVIEW = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
@@ -183,6 +183,8 @@ def test_the_server_is_restarted_under_a_kept_connection(nodes: Nodes) -> None:
     assert refused.value.sent is False
     nodes.server.start()
     assert nodes.client.get(path)["metadata"]["name"] == "default"
+    nodes.server.kill()
+    nodes.server.start()
     nodes.client.patch(path, {"metadata": {"labels": {"again": "1"}}})  # not sent on the connection that is dead
 
 
@@ -199,64 +201,14 @@ def test_a_server_that_hangs_meets_the_limit(nodes: Nodes) -> None:
 
 
 @pytest.fixture
-def proxy() -> Iterator[Callable[[], tuple[int, list[bytes]]]]:
-    """A double of an HTTP proxy that knows CONNECT; it asks for a password when it has one."""
-    stop = threading.Event()
-    threads: list[threading.Thread] = []
-    listener = socket.create_server(("127.0.0.1", 0))
-    listener.settimeout(0.1)
-    asked: list[bytes] = []
-
-    def pump(source: socket.socket, target: socket.socket) -> None:
-        try:
-            while chunk := source.recv(65536):
-                target.sendall(chunk)
-        except OSError:
-            pass
-        for end in (source, target):
-            try:
-                end.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass
-
-    def serve() -> None:
-        while not stop.is_set():
-            try:
-                near, _address = listener.accept()
-            except TimeoutError:
-                continue
-            request = near.recv(65536)
-            asked.append(request)
-            if b"Proxy-Authorization: Basic dTpw\r\n" not in request:
-                near.sendall(b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n")
-                near.close()
-                continue
-            host, _colon, port = request.split()[1].decode().rpartition(":")
-            far = socket.create_connection((host, int(port)))
-            near.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
-            for pair in ((near, far), (far, near)):
-                threads.append(threading.Thread(target=pump, args=pair))
-                threads[-1].start()
-            sockets.extend((near, far))
-
-    sockets: list[socket.socket] = []
-    threads.append(threading.Thread(target=serve))
-    threads[0].start()
-    yield lambda: (listener.getsockname()[1], asked)
-    stop.set()
-    for end in sockets:
-        try:
-            end.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass
-    for thread in threads:
-        thread.join()
-    for end in (*sockets, listener):
-        end.close()
+def proxy() -> Iterator[ProxyDouble]:
+    double = ProxyDouble()
+    yield double
+    double.stop()
 
 
-def test_through_a_proxy(api_server: ApiServer, proxy: Callable[[], tuple[int, list[bytes]]]) -> None:
-    port, asked = proxy()
+def test_through_a_proxy(api_server: ApiServer, proxy: ProxyDouble) -> None:
+    port, asked = proxy.port, proxy.asked
     config = api_server.kubeconfig("jane", "dev")
     assert who(kubeconfig=config, proxy=f"http://u:p@127.0.0.1:{port}")[0] == "jane"
     assert asked[0].startswith(f"CONNECT 127.0.0.1:{api_server.port}".encode())

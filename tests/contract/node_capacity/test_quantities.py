@@ -9,7 +9,28 @@ import random
 from ansible_collections.colocation.kubernetes.plugins.module_utils._quantity import Quantity, parse_quantity
 from ansible_collections.colocation.kubernetes.tests.contract.node_capacity.conftest import Nodes
 
-SUFFIXES = ["", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei", "e3", "E2", "e-2", "e+4"]
+SUFFIXES = [
+    "",
+    "n",
+    "u",
+    "m",
+    "k",
+    "M",
+    "G",
+    "T",
+    "P",
+    "E",
+    "Ki",
+    "Mi",
+    "Gi",
+    "Ti",
+    "Pi",
+    "Ei",
+    "e3",
+    "E2",
+    "e-2",
+    "e+4",
+]
 
 
 def as_capacity(text: str) -> str:
@@ -22,7 +43,7 @@ def test_the_canonical_form_is_the_servers(nodes: Nodes) -> None:
     """Keys without a prefix may have fractions, so every writing can be tried."""
     [node] = nodes.make("a")
     source = random.Random(7)
-    texts = []
+    texts: list[str] = []
     while len(texts) < 600:
         digits = str(source.randrange(10 ** source.randrange(1, 10))) + "0" * source.randrange(4)
         fraction = source.choice(["", "", ".5", ".25", ".0", f".{source.randrange(10**6)}"])

@@ -241,7 +241,7 @@ def test_the_api_server_dies_in_the_middle(nodes: Nodes, monkeypatch: pytest.Mon
 def test_an_answer_that_is_lost_is_found_out(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
     [node] = nodes.make("a")
     genuine = KubeClient.patch
-    lost = []
+    lost: list[dict[str, Any]] = []
 
     def patch(client: KubeClient, path: str, *arguments: Any, **options: Any) -> dict[str, Any]:
         answer = genuine(client, path, *arguments, **options)

@@ -29,7 +29,7 @@ def coded(text: str) -> str:
     return base64.b64encode(text.encode()).decode()
 
 
-def config(server: str = "https://a:6443", user: dict[str, Any] | None = None, **cluster: Any) -> dict[str, Any]:
+def config(server: Any = "https://a:6443", user: Any = None, **cluster: Any) -> dict[str, Any]:
     return {
         "current-context": "one",
         "contexts": [
@@ -47,7 +47,7 @@ def home(tmp_path: Path) -> Path:
     return tmp_path / "home"
 
 
-def find(home: Path, options: dict[str, Any] | None = None, **environ: str) -> Access:
+def find(home: Path, options: Any = None, **environ: Any) -> Access:
     return find_access(options or {}, environ, str(home), str(home / "account"))
 
 

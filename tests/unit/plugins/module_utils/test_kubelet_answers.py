@@ -1,6 +1,6 @@
 # Copyright: colocation.kubernetes contributors
 # Apache-2.0 License (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Reading what a kubelet says, byte by byte: protobuf, header blocks, checkpoints. Any bytes give a value or an error."""
+"""Reading what a kubelet says: protobuf, header blocks, checkpoints. Any bytes give a value or an error."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_list_with_fields_from_the_future(pod: str, device: str, resource: str
 def test_any_bytes_are_a_message_or_an_error(content: bytes) -> None:
     for read in (read_list, read_grant):
         try:
-            read(content)  # type: ignore[operator]
+            read(content)
         except ProtobufError as problem:
             assert str(problem)
 
@@ -143,11 +143,15 @@ def test_damaged_checkpoints_say_where(content: bytes, told: str) -> None:
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3)
-    | st.dictionaries(
-        st.sampled_from(["PodUID", "DeviceIDs", "AllocResp", "0", "-1", "x", "PodDeviceEntries", "RegisteredDevices"]),
-        inner,
-        max_size=4,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ["PodUID", "DeviceIDs", "AllocResp", "0", "-1", "x", "PodDeviceEntries", "RegisteredDevices"]
+            ),
+            inner,
+            max_size=4,
+        )
     ),
     max_leaves=12,
 )
@@ -172,6 +176,4 @@ def test_devices_are_joined_with_what_pods_were_given() -> None:
     assert joined["uid-new"]["pod"] == "new" and "can't be read" in joined["uid-new"]["problem"]
     assert joined["uid-old"]["pod"] == "old"  # one of its devices is enough
     assert joined["uid-stale"]["sources"] == ["checkpoint"]
-    assert count_resources(joined.values(), None) == [
-        {"name": GPU, "registered": None, "allocated": 4, "free": None}
-    ]
+    assert count_resources(joined.values(), None) == [{"name": GPU, "registered": None, "allocated": 4, "free": None}]

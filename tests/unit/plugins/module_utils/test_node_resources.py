@@ -17,7 +17,7 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._node_resour
 )
 
 GPU = "mock.com/gpu"
-HEARTBEAT = {"f:conditions": {'k:{"type":"Ready"}': {"f:lastHeartbeatTime": {}}}}
+HEARTBEAT: dict[str, Any] = {"f:conditions": {'k:{"type":"Ready"}': {"f:lastHeartbeatTime": {}}}}
 
 
 def node(capacity: Any = None, allocatable: Any = None, **managers: dict[str, Any]) -> dict[str, Any]:
@@ -47,7 +47,7 @@ def test_the_last_writer_owns(managers: dict[str, Any], owner: str, manager: str
 
 
 def test_what_a_rejoined_node_gets_back() -> None:
-    status = {"f:capacity": {"f:a/b": {}, "f:c/d": {}}}
+    status: dict[str, Any] = {"f:capacity": {"f:a/b": {}, "f:c/d": {}}}
     found = node({"a/b": "1k", "e/f": "2", "cpu": "4"}, {"c/d": "3"}, **{FIELD_MANAGER: status})
     assert patched_by_us(found) == {"a/b": "1k"}
 

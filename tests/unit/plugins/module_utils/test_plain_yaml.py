@@ -69,8 +69,8 @@ def test_any_text_is_read_as_pyyaml_does_or_refused(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["a: |\n  b\n", "a: &x b\n", "a: *x\n", "a: {b: c}\n", "a: [b]\n", "a: !!str b\n", "a: 'b\n", 'a: "\\x"\n', "a: b\n  c\n",
-     "a: b\na: c\n", "a:\tb\n", "a: b\n---\nc: d\n", "a: b: c\n", " a: b\nc: d\n", "? a\n: b\n"],
+    ["a: |\n  b\n", "a: &x b\n", "a: *x\n", "a: {b: c}\n", "a: [b]\n", "a: !!str b\n", "a: 'b\n", 'a: "\\x"\n',
+     "a: b\n  c\n", "a: b\na: c\n", "a:\tb\n", "a: b\n---\nc: d\n", "a: b: c\n", " a: b\nc: d\n", "? a\n: b\n"],
 )  # fmt: skip
 def test_the_rest_is_refused_by_its_line(text: str) -> None:
     with pytest.raises(YamlProblem, match=r"^line \d+: "):
