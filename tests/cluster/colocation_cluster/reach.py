@@ -56,6 +56,6 @@ def _ssh(cluster: Cluster) -> Path:
     path = cluster.folder / "ssh"
     pid = cluster.world.pid
     enter = [program("nsenter"), f"--net=/proc/{pid}/ns/net", f"--pid=/proc/{pid}/ns/pid", program("ssh")]
-    path.write_text(f"#!/bin/sh\ncd {shlex.quote(str(cluster.folder))} && exec {shlex.join(enter)} \"$@\"\n")
+    path.write_text(f'#!/bin/sh\ncd {shlex.quote(str(cluster.folder))} && exec {shlex.join(enter)} "$@"\n')
     path.chmod(0o755)
     return path
