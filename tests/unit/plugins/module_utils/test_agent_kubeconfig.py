@@ -43,7 +43,8 @@ def test_what_is_written_is_read_by_agents_and_modules(
     access = replace(BY_REFERENCE, ca=authority, certificate=certificate, key=key, server_name="kubernetes")
     text = render(access, "file")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_kube_config, "HAS_YAML", has_yaml)
+        if not has_yaml:
+            patch.setattr(_kube_config, "find_pyyaml", lambda: None)
         ours = parsed(text)
     theirs = from_kubeconfig(text, "/etc/it")
     for mine, read, seen in (
