@@ -98,7 +98,7 @@ def bundled_pip() -> str:
 
 
 def fill(
-    tree: Path, target: Target, lock: Path, pip: Sequence[str], source: Source, environ: Mapping[str, str] = os.environ
+    tree: Path, target: Target, lock: Path, pip: Sequence[str], source: Source, environ: Mapping[str, str]
 ) -> None:
     """Put the packages of a lock into a tree."""
     where = ["--target", str(tree), "--no-compile", "--require-hashes", "--progress-bar", "off"]

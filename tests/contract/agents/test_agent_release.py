@@ -30,11 +30,8 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_tree 
 from ansible_collections.colocation.kubernetes.tests.contract.agents.interpreters import interpreter
 from ansible_collections.colocation.kubernetes.tests.contract.agents.release_site import AGENTS, Run, Site
 
-PYTHONS = {
-    version: found
-    for version in yaml.safe_load((AGENTS / "targets.yml").read_text())["pythons"]
-    if (found := interpreter(version))
-}
+KNOWN = {version: interpreter(version) for version in yaml.safe_load((AGENTS / "targets.yml").read_text())["pythons"]}
+PYTHONS = {version: found for version, found in KNOWN.items() if found}
 ONE, PYTHON = next(iter(PYTHONS.items()))
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="makes a mount namespace")
 

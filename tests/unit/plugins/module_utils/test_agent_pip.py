@@ -146,7 +146,7 @@ def test_a_failing_pip_is_explained(place: Path) -> None:
 
 def test_a_pip_that_can_not_be_run_is_explained(place: Path) -> None:
     with pytest.raises(PipFailed, match="/nowhere/pip can't be run: No such file"):
-        fill(place / "tree", TARGET, Path("/l"), ["/nowhere/pip"], Source())
+        fill(place / "tree", TARGET, Path("/l"), ["/nowhere/pip"], Source(), {})
 
 
 WRONG = """ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE. Examine the contents carefully.
