@@ -30,7 +30,12 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_pip i
     fill,
     find_pip,
 )
-from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_releases import Plan, View, plan
+from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_releases import (
+    Plan,
+    View,
+    lacks_room,
+    plan,
+)
 from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_target import (
     NoTarget,
     Target,
@@ -86,7 +91,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible ships no types
         }
         if todo.replaces:
             result["warnings"] = [f"release {release.id} is installed anew: {todo.replaces}"]
-        if todo.install and view.free < space_needed(release):
+        if lacks_room(view, todo, space_needed(release)):
             raise AnsibleActionFail(full(self.options["root"], space_needed(release), view.free))
         if not todo.changes or self._task.check_mode:
             return result

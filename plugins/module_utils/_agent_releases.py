@@ -97,6 +97,11 @@ def plan(view: View, wanted: str, python: str, architecture: str, keep: int) -> 
     return Plan(there is None or bool(fault), fault, link, gone, bool(view.leftovers))
 
 
+def lacks_room(view: View, todo: Plan, needed: int) -> bool:
+    """Whether the controller can tell already that the disk is too small; where leftovers go first, only the node can."""
+    return todo.install and not todo.clear and view.free < needed
+
+
 # Looking
 
 
