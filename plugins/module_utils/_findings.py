@@ -106,7 +106,12 @@ CHECKS: dict[str, Check] = {
     "containerd-disabled": Check(MENDED, f"{BY_NODE_PREP}: containerd.service is enabled."),
     "containerd-stopped": Check(MENDED, f"{BY_NODE_PREP}: containerd.service is started."),
     "containerd-cri-disabled": Check(MENDED, f"{BY_NODE_PREP}: the CRI plugin is taken out of disabled_plugins."),
-    "containerd-cgroup-driver": Check(MENDED, f"{BY_NODE_PREP}: containerd is told to use systemd's cgroups."),
+    "containerd-cgroup-driver": Check(
+        MENDED, f"{BY_NODE_PREP}: containerd is given node_prep_containerd_cgroup_driver."
+    ),
+    "cgroup-driver": Check(
+        ERROR, "Set node_prep_containerd_cgroup_driver to the kubelet's cgroupDriver; with two drivers no pod starts."
+    ),
     # the API server
     "api-unreachable": Check(
         ERROR, "Check route, firewall and load balancer between the host and the API server, and that it runs."

@@ -37,9 +37,10 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._files impor
     sync_directory,
 )
 
-__all__ = ["DEFAULT_STATE_DIR", "Entry", "FileChange", "FileState", "Ledger", "LedgerError", "look"]
+__all__ = ["DEFAULT_OWNER", "DEFAULT_STATE_DIR", "Entry", "FileChange", "FileState", "Ledger", "LedgerError", "look"]
 
 DEFAULT_STATE_DIR = "/var/lib/colocation"
+DEFAULT_OWNER = "node_prep"
 NOTES = ("containerd-restart.json",)  # what modules keep beside the ledger; without an entry it means nothing
 KEPT_ASIDE = "kept"  # files that could not be read; once all is put back, they stand at their old place
 
@@ -98,7 +99,9 @@ class Entry:
 class Ledger:
     """The entries under one state directory, written in the name of one owner."""
 
-    def __init__(self, state_dir: str = DEFAULT_STATE_DIR, owner: str = "node_prep", check_mode: bool = False) -> None:
+    def __init__(
+        self, state_dir: str = DEFAULT_STATE_DIR, owner: str = DEFAULT_OWNER, check_mode: bool = False
+    ) -> None:
         self.directory = os.path.join(state_dir, "ledger")
         self.owner = owner
         self.check_mode = check_mode

@@ -4,14 +4,18 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from ansible_collections.colocation.kubernetes.plugins.module_utils._node_kubelet import find_binary, parse_version
+from ansible_collections.colocation.kubernetes.plugins.module_utils._node_machine import under
 from ansible_collections.colocation.kubernetes.plugins.module_utils._systemd import UnitState
 
 Run = Callable[[list[str]], tuple[int, str, str]]
+
+CONFIG = "/etc/containerd/config.toml"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +49,15 @@ def parse_cri_disabled(dump: str) -> bool:
     return any(name == "cri" or ".cri" in name for name in names)
 
 
-def read_containerd(root: str, run: Run, unit: UnitState | None) -> Containerd:
+def read_containerd(root: str, run: Run, unit: UnitState | None, config: str = CONFIG) -> Containerd:
     binary = find_binary(root, "containerd")
     version = dump = error = ""
     if binary:
         _rc, out, _err = run([binary, "--version"])
         version = parse_version(out)
-        rc, dump, err = run([binary, "config", "dump"])
+        rc, dump, err = run([binary, "--config", config, "config", "dump"])
+        if rc != 0 and not os.path.lexists(under(root, config)):  # the daemon is content, `dump` of 1.x is not
+            rc, dump, err = run([binary, "config", "default"])
         if rc != 0:
             error = last_line(err) or last_line(dump) or f"exit code {rc}"
     return Containerd(

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
@@ -74,7 +73,9 @@ def read_node(root: str, run: Run, python: str, worker: WorkerFacts | None) -> N
     return NodeFacts(machine=read_machine(root, python), clock=read_clock(run), worker=worker)
 
 
-def read_worker(root: str, run: Run, disks: Iterable[str], api_timeout: float, ask: Ask = ask_api) -> WorkerFacts:
+def read_worker(
+    root: str, run: Run, disks: Iterable[str], api_timeout: float, containerd_config: str, ask: Ask = ask_api
+) -> WorkerFacts:
     bundles = tuple(name for name in BUNDLES if _is_used(_look(root, run, name)))
     kubelet = read_kubelet(root, run, _look(root, run, "kubelet.service"), bundles)
     server, ca_pem = read_cluster(root, (kubelet.kubeconfig, kubelet.bootstrap_kubeconfig))
@@ -83,7 +84,7 @@ def read_worker(root: str, run: Run, disks: Iterable[str], api_timeout: float, a
         swap=read_swap(root, run),
         disks=read_disks(root, disks),
         kubelet=kubelet,
-        containerd=read_containerd(root, run, _look(root, run, "containerd.service")),
+        containerd=read_containerd(root, run, _look(root, run, "containerd.service"), containerd_config),
         api=ask(server, ca_pem, api_timeout) if server else None,
     )
 
@@ -103,30 +104,6 @@ def _is_used(unit: UnitState | None) -> bool:
     return unit is not None and (unit.running or unit.enabled)
 
 
-def run_limited(seconds: float) -> Run:
-    """Runs commands of which none may hold up the rest: each has a time limit, a missing one is exit code 127."""
-
-    def run(command: list[str]) -> tuple[int, str, str]:
-        try:
-            done = subprocess.run(
-                command,
-                capture_output=True,
-                check=False,
-                encoding="utf-8",
-                env={"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"},
-                errors="replace",
-                stdin=subprocess.DEVNULL,
-                timeout=seconds,
-            )
-        except subprocess.TimeoutExpired:
-            return 124, "", f"{command[0]} gave no answer within {seconds:g} s"
-        except OSError as error:
-            return 127, "", f"{command[0]}: {error.strerror}"
-        return done.returncode, done.stdout, done.stderr
-
-    return run
-
-
 def from_json(kind: type[T], value: Any) -> T:
     """The dataclass that `dataclasses.asdict` was made from; ValueError names the field that does not fit."""
     return typing.cast(T, _convert(kind, value, kind.__name__))
@@ -137,9 +114,9 @@ def _convert(kind: Any, value: Any, where: str) -> Any:
         return _convert_fields(kind, value, where)
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin in (typing.Union, types.UnionType):
-        if value is None and type(None) in arguments:
+        if value is None and types.NoneType in arguments:
             return None
-        return _convert(next(option for option in arguments if option is not type(None)), value, where)
+        return _convert(next(option for option in arguments if option is not types.NoneType), value, where)
     if origin is tuple:
         if not isinstance(value, (list, tuple)):
             raise ValueError(f"{where}: a list is wanted, not {value!r}")

@@ -2,7 +2,8 @@
 # Apache-2.0 License (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """What a node's kubelet is, where it came from and what it is told: from its files, its process and its unit.
 
-The running process is believed over its files: a flag on its command line beats every file, and its control group
+The running process is believed over its files: a flag on its command line beats every file (and a drop-in of
+--config-dir the config), and its control group
 says who started it. Where no kubelet runs, the files of kubeadm are all there is.
 """
 
@@ -10,10 +11,11 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
 import os
 import re
 import shlex
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from ansible_collections.colocation.kubernetes.plugins.module_utils._node_machine import read_text, under
@@ -26,6 +28,7 @@ FLAG_FILES = ("/var/lib/kubelet/kubeadm-flags.env", "/etc/default/kubelet", "/et
 KUBECONFIG = "/etc/kubernetes/kubelet.conf"
 BOOTSTRAP_KUBECONFIG = "/etc/kubernetes/bootstrap-kubelet.conf"
 CONFIG = "/var/lib/kubelet/config.yaml"
+NULLS = ("null", "Null", "NULL", "~")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,13 +95,24 @@ def parse_environment(text: str) -> list[str]:
 
 
 def parse_config(text: str) -> dict[str, str]:
-    """Top-level scalars of a YAML file that kubeadm or the kubelet wrote; what is nested is left out."""
+    """Top-level scalars of a kubelet's config in YAML or JSON; what is nested is left out."""
+    if text.lstrip().startswith("{"):
+        return _parse_json(text)
     values: dict[str, str] = {}
     for line in text.splitlines():
         found = re.match(r"""["']?([A-Za-z][A-Za-z0-9]*)["']?:\s+(.+)$""", line)
         if found:
             values[found.group(1)] = _scalar(found.group(2))
     return values
+
+
+def _parse_json(text: str) -> dict[str, str]:
+    try:
+        tree = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    scalars = {key: value for key, value in tree.items() if not isinstance(value, (dict, list))}
+    return {key: value if isinstance(value, str) else json.dumps(value) for key, value in scalars.items()}
 
 
 def _scalar(text: str) -> str:
@@ -108,12 +122,17 @@ def _scalar(text: str) -> str:
 
 def parse_kubeconfig(text: str) -> tuple[str, str, str]:
     """Server address, CA in base64 and CA file of the first cluster, in YAML or JSON; empty where not said."""
+    return (
+        kubeconfig_value(text, "server"),
+        kubeconfig_value(text, "certificate-authority-data"),
+        kubeconfig_value(text, "certificate-authority"),
+    )
 
-    def first(key: str) -> str:
-        found = re.search(rf"""(?:^|[\s{{,])["']?{key}["']?:\s*["']?([^\s"',}}]+)""", text)
-        return found.group(1) if found else ""
 
-    return first("server"), first("certificate-authority-data"), first("certificate-authority")
+def kubeconfig_value(text: str, key: str) -> str:
+    """The first value of that key, at any depth, in YAML or JSON; empty where there is none."""
+    found = re.search(rf"""(?:^|[\s{{,])["']?{key}["']?:\s*["']?([^\s"',}}]+)""", text)
+    return found.group(1) if found else ""
 
 
 def parse_cgroup(text: str) -> str:
@@ -150,10 +169,10 @@ def find_binary(root: str, name: str) -> str:
 
 def read_kubelet(root: str, run: Run, unit: UnitState | None, bundles: tuple[str, ...]) -> Kubelet:
     process = find_process(root, "kubelet")
+    flags = read_flags(root, process)
     binary = (process.executable if process else "") or find_binary(root, "kubelet")
     version, version_error = _ask_version(run, binary) if binary else ("", "")
-    flags = parse_flags(process.arguments) if process else _flags_in_files(root)
-    config = parse_config(read_text(root, flags.get("config", CONFIG)))
+    config = _config(root, flags)
     kubeconfig = flags.get("kubeconfig", KUBECONFIG)
     bootstrap = flags.get("bootstrap-kubeconfig", BOOTSTRAP_KUBECONFIG)
     server, _ca = read_cluster(root, (kubeconfig, bootstrap))
@@ -181,7 +200,31 @@ def _boolean(text: str | None) -> bool | None:
     return {"true": True, "false": False}.get(text or "")
 
 
-def _flags_in_files(root: str) -> dict[str, str]:
+def _config(root: str, flags: Mapping[str, str]) -> dict[str, str]:
+    """The config file with the drop-ins of --config-dir over it, as the kubelet merges them: null takes a key away."""
+    values: dict[str, str] = {}
+    for path in (flags.get("config", CONFIG), *_drop_ins(root, flags.get("config-dir", ""))):
+        values.update(parse_config(read_text(root, path)))
+    return {key: value for key, value in values.items() if value not in NULLS}
+
+
+def _drop_ins(root: str, directory: str) -> Iterator[str]:
+    """Files *.conf of the directory and those below it; files and directories of one place in the order of names."""
+    place = under(root, directory)
+    names = sorted(os.listdir(place)) if directory and os.path.isdir(place) else []
+    for name in names:
+        path = os.path.join(directory, name)
+        inside = under(root, path)
+        if os.path.isdir(inside) and not os.path.islink(inside):
+            yield from _drop_ins(root, path)
+        elif name.endswith(".conf"):
+            yield path
+
+
+def read_flags(root: str, process: KubeletProcess | None) -> dict[str, str]:
+    """What the running kubelet was told; where none runs, what its files would tell it."""
+    if process:
+        return parse_flags(process.arguments)
     return parse_flags(word for path in FLAG_FILES for word in parse_environment(read_text(root, path)))
 
 
@@ -196,12 +239,13 @@ def read_cluster(root: str, kubeconfigs: Iterable[str]) -> tuple[str, str]:
     for path in kubeconfigs:
         server, ca_base64, ca_file = parse_kubeconfig(read_text(root, path))
         if server:
-            return server, _decode(ca_base64) or (read_text(root, ca_file) if ca_file else "")
+            return server, decoded(ca_base64) or (read_text(root, ca_file) if ca_file else "")
     return "", ""
 
 
-def _decode(text: str) -> str:
+def decoded(text: str) -> str:
+    """What stands in base64 in a kubeconfig; empty where it is none."""
     try:
-        return base64.b64decode(text, validate=True).decode("ascii")
+        return base64.b64decode(text, validate=True).decode()
     except (binascii.Error, UnicodeDecodeError):
         return ""

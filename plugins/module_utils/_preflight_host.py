@@ -38,6 +38,7 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._node_probe 
 from ansible_collections.colocation.kubernetes.plugins.module_utils._preflight_cluster import HostResult
 from ansible_collections.colocation.kubernetes.plugins.module_utils._preflight_services import (
     check_api,
+    check_cgroup_driver,
     check_containerd,
     check_kubelet,
 )
@@ -64,6 +65,7 @@ class Expectations:
     swap: str  # "disable" or "keep"
     install_containerd: bool
     repair_containerd: bool
+    cgroup_driver: str  # that node_prep gives containerd
     allow_unreachable: bool
 
 
@@ -157,6 +159,7 @@ def check_worker(worker: WorkerFacts, machine: Machine, want: Expectations) -> I
     yield from check_swap(worker.swap, worker.kubelet.fail_swap_on, want.swap)
     yield from check_kubelet(worker.kubelet)
     yield from check_containerd(worker.containerd, worker.kubelet, want.install_containerd, want.repair_containerd)
+    yield from check_cgroup_driver(worker.containerd, worker.kubelet, want.cgroup_driver)
     yield from check_api(worker)
     yield from check_name(node_name(machine, worker), want)
 

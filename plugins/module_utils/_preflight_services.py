@@ -12,6 +12,7 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._findings im
     BY_NODE_PREP,
     ERROR,
     MENDED,
+    WARNING,
     Finding,
     found,
 )
@@ -22,6 +23,8 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._systemd imp
 
 LEAST_KUBELET = (1, 24)
 LEAST_CONTAINERD = (1, 6)
+DRIVER_FROM_CRI = (1, 31)  # KubeletCgroupDriverFromCRI is on by default
+DRIVER_TO_KUBELET = (2, 0)  # containerd answers the call RuntimeConfig
 ANSWERS = (200, 401, 403)  # a server that refuses us is there
 OUR_PROXY = "cri-resmgr"
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -112,8 +115,23 @@ def check_containerd(containerd: Containerd, kubelet: Kubelet, install: bool, re
         return
     if containerd.cri_disabled:
         yield found("containerd-cri-disabled", "containerd's CRI plugin is disabled: no kubelet can use it")
-    elif containerd.systemd_cgroup is False and kubelet.cgroup_driver == "systemd":
-        yield found("containerd-cgroup-driver", "the kubelet uses systemd's cgroups, containerd does not")
+
+
+def check_cgroup_driver(containerd: Containerd, kubelet: Kubelet, wanted: str) -> Iterator[Finding]:
+    """node_prep gives containerd the wanted driver, whatever the kubelet has; pods start only if both have the same."""
+    if kubelet.bundles:
+        return
+    has = "systemd" if containerd.systemd_cgroup else "cgroupfs"
+    if containerd.systemd_cgroup is not None and has != wanted:
+        yield found("containerd-cgroup-driver", f"containerd's cgroup driver is {has}, {wanted} is wanted")
+    if kubelet.cgroup_driver and kubelet.cgroup_driver != wanted:
+        what = f"containerd is to have the cgroup driver {wanted}, but the kubelet's is {kubelet.cgroup_driver}"
+        yield found("cgroup-driver", what, level=WARNING if _asks_containerd(kubelet, containerd) else ERROR)
+
+
+def _asks_containerd(kubelet: Kubelet, containerd: Containerd) -> bool:
+    """Whether the kubelet takes the driver from the runtime and its own setting does not count."""
+    return (minor(kubelet.version) or ()) >= DRIVER_FROM_CRI and (minor(containerd.version) or ()) >= DRIVER_TO_KUBELET
 
 
 def _no_containerd(install: bool) -> Finding:

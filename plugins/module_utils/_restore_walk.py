@@ -40,6 +40,7 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._kernel impo
 from ansible_collections.colocation.kubernetes.plugins.module_utils._ledger import Entry, FileChange, Ledger
 from ansible_collections.colocation.kubernetes.plugins.module_utils._packages import PackageError, Packages
 from ansible_collections.colocation.kubernetes.plugins.module_utils._restore import (
+    NOTHING,
     Decision,
     decide_directory,
     decide_file,
@@ -55,6 +56,7 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._restore imp
 from ansible_collections.colocation.kubernetes.plugins.module_utils._systemd import Run, Systemd, UnitError
 
 ESSENTIAL_UNITS = ("containerd.service", "kubelet.service")
+UNREADABLE = "containerd can't read the former configuration"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +109,7 @@ class Walk:
         ] = {}  # check mode: path -> what the deed would leave
         self.would_empty: set[str] = set()  # check mode: names that would be gone from directories
         self.reload = False
-        self.down: set[str] = set()  # units that were put back to rest
+        self.down: set[str] = set()  # units that were put back to rest, or could not start from what was put back
 
     def go(self) -> Report:
         """Undo everything that the limits allow."""
@@ -137,6 +139,7 @@ class Walk:
             "module": self._module,
             "swap": self._swap,
             "package": self._package,
+            "resource": self._resource,
         }
         if entry.kind not in treatments:
             return Decision("problem", "unknown kind of entry; was it written by a newer version of the collection?")
@@ -163,6 +166,9 @@ class Walk:
             remove_leftover(entry.name)
         if decision.action == "restore":
             self._put(entry.name, now, content, before, original)
+            if hazard.startswith(UNREADABLE):  # forced; what runs may run on until somebody restarts it
+                self.down.add("containerd.service")
+                return Decision("restore", f"{hazard}; so containerd is not restarted", decision.forget)
         elif decision.action in ("keep", "refuse") and before.kind == "file":
             where = f"the original is {self.ledger.original_path(entry)}"
             return Decision(decision.action, f"{decision.reason}; {where}", decision.forget)
@@ -223,7 +229,7 @@ class Walk:
         if code == 127:  # containerd is not installed: nothing to keep from starting
             return ""
         if code != 0:
-            return f"containerd can't read the former configuration: {_last_line(err or out)}"
+            return f"{UNREADABLE}: {_last_line(err or out)}"
         return containerd_dump_problem(out)
 
     def _directory(self, entry: Entry) -> Decision:
@@ -310,6 +316,10 @@ class Walk:
                 self.packages.remove(entry.name)
             self._show("packages", f"{entry.name}\n", "")
         return decision
+
+    def _resource(self, entry: Entry) -> Decision:
+        """A note of what an agent had the kubelet write into the Node; the API has it, not this node."""
+        return NOTHING
 
     def _reload(self) -> None:
         if self.reload and not self.ledger.check_mode:

@@ -8,11 +8,11 @@ run: whoever is killed here looks at the node again and finds the rest still to 
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from ansible_collections.colocation.kubernetes.plugins.module_utils._command import NOT_FOUND, TIMED_OUT
 from ansible_collections.colocation.kubernetes.plugins.module_utils._ledger import Ledger
 from ansible_collections.colocation.kubernetes.plugins.module_utils._swap_facts import SwapDevice, SwapFacts
 from ansible_collections.colocation.kubernetes.plugins.module_utils._swap_parse import comment_fstab
@@ -21,7 +21,6 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._swap_units 
 from ansible_collections.colocation.kubernetes.plugins.module_utils._systemd import Systemd, record_after
 
 RunFor = Callable[[list[str], float], tuple[int, str, str]]
-TIMED_OUT = 124
 
 
 class SwapError(Exception):
@@ -35,7 +34,7 @@ class Hands:
     root: str
     ledger: Ledger
     systemd: Systemd
-    run_for: RunFor  # a command with a limit in seconds
+    run_for: RunFor  # a command that is killed after so many seconds; a killed swapoff leaves the device on
     timeout: float  # for each device
 
 
@@ -53,26 +52,6 @@ def take(steps: Iterable[Step], facts: SwapFacts, hands: Hands) -> None:
             _swapoff(devices[step.target], hands)
         else:
             _mask(step.target, hands, stop=True)
-
-
-def run_for(command: list[str], seconds: float) -> tuple[int, str, str]:
-    """Run a command that is killed when its time is over (exit code 124). A killed swapoff leaves the device on."""
-    try:
-        done = subprocess.run(
-            command,
-            capture_output=True,
-            check=False,
-            encoding="utf-8",
-            env={"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"},
-            errors="replace",
-            stdin=subprocess.DEVNULL,
-            timeout=seconds,
-        )
-    except subprocess.TimeoutExpired:
-        return TIMED_OUT, "", f"no end after {seconds:g} s"
-    except OSError as error:
-        return 127, "", f"{command[0]}: {error.strerror}"
-    return done.returncode, done.stdout, done.stderr
 
 
 def _comment(path: str, hands: Hands) -> None:
@@ -120,6 +99,6 @@ def _swapoff(device: SwapDevice, hands: Hands) -> None:
             f"the swap file {device.name} was deleted while in use ({said}): only a reboot turns it off. "
             "Nothing turns it on again after that."
         )
-    if code == 127:
+    if code == NOT_FOUND:
         raise SwapError(f"swapoff can't be run ({said}); install util-linux (Debian: the package mount)")
     raise SwapError(f"swapoff {device.name} failed with code {code}: {said}")

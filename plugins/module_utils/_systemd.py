@@ -25,7 +25,8 @@ OTHER_DIRECTORIES = (
     "lib/systemd/system",
 )
 _PROPERTIES = (
-    "LoadState,ActiveState,SubState,UnitFileState,FragmentPath,NeedDaemonReload,Job,Type,MainPID,Result,LoadError"
+    "LoadState,ActiveState,SubState,UnitFileState,FragmentPath,NeedDaemonReload,Job,Type,MainPID,NRestarts,Result,"
+    "LoadError"
 )
 _SUFFIXES = (".service", ".socket", ".swap", ".mount", ".automount", ".target", ".timer", ".path", ".slice", ".scope")
 _ENABLED = ("enabled", "enabled-runtime", "alias")
@@ -53,6 +54,7 @@ class UnitState:
     type: str = ""
     main_pid: str = ""
     result: str = ""
+    crashes: int = 0  # how often systemd started a service again by itself, since it was last told to
 
     @property
     def masked(self) -> bool:
@@ -152,6 +154,7 @@ def parse_show(name: str, text: str) -> UnitState:
         type=found.get("Type", ""),
         main_pid=found.get("MainPID", ""),
         result=found.get("Result", ""),
+        crashes=int(found["NRestarts"]) if found.get("NRestarts", "").isdigit() else 0,
     )
 
 
@@ -253,6 +256,12 @@ class Systemd:
         command = ["journalctl", "-u", full_name(name), "-n", str(lines), "--no-pager", "-o", "short-iso"]
         code, out, err = self.run(command)
         return out.strip() if code == 0 else f"(journalctl failed: {err.strip()})"
+
+    def order_restart(self, name: str) -> None:
+        """Have a unit started or restarted, with its count of crashes at zero; the caller waits."""
+        name = full_name(name)
+        self.run(["systemctl", "reset-failed", name])
+        self._must(["restart", "--no-block", name])
 
     def _up(self, verb: str, name: str, timeout: float) -> UnitState:
         if self.look(name).active == "failed":

@@ -20,21 +20,22 @@ description:
   - containerd itself is asked, with C(containerd config dump), before and after, also in check mode. The planned files
     are shown to it first. If any key but the wished ones would change, nothing is written.
   - A config that containerd cannot read is never touched unless O(repair=true).
+extends_documentation_fragment:
+  - colocation.kubernetes.attributes
+  - colocation.kubernetes.ledger
+  - colocation.kubernetes.ledger.owner
 attributes:
   check_mode:
     support: full
-    description: Can run in check mode and return changed status without changing anything.
     details:
       - Asks containerd about a private temporary copy of the planned files.
       - Where containerd is not installed, a change is reported, with RV(containerd_version) null. With O(version) it is
         worked out what would be written.
   diff_mode:
     support: full
-    description: Shows what changes when run with C(--diff).
     details: Only the changed lines, each with the table it belongs to. Of a repaired file no values are shown.
   idempotent:
     support: full
-    description: A second run with the same options changes nothing.
 options:
   path:
     description: The main config file. It is made when it is missing.
@@ -92,14 +93,6 @@ options:
     description: containerd's systemd unit, which is asked for its start time only.
     type: str
     default: containerd.service
-  owner:
-    description: The name under which the ledger keeps the originals, usually a role's. This is not the files' owner.
-    type: str
-    default: node_prep
-  state_dir:
-    description: Directory on the node that holds the ledger.
-    type: path
-    default: /var/lib/colocation
 notes:
   - The module never restarts containerd. Do so when RV(restart_needed), which stays true over an interrupted run until
     containerd is started anew.
@@ -234,11 +227,8 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._containerd_
 from ansible_collections.colocation.kubernetes.plugins.module_utils._containerd_schema import parse_version
 from ansible_collections.colocation.kubernetes.plugins.module_utils._containerd_view import Request, WishError
 from ansible_collections.colocation.kubernetes.plugins.module_utils._files import digest
-from ansible_collections.colocation.kubernetes.plugins.module_utils._ledger import (
-    DEFAULT_STATE_DIR,
-    Ledger,
-    LedgerError,
-)
+from ansible_collections.colocation.kubernetes.plugins.module_utils._ledger import Ledger, LedgerError
+from ansible_collections.colocation.kubernetes.plugins.module_utils._ledger_options import LEDGER_OPTIONS
 
 ARGUMENTS = {
     "path": {"type": "path", "default": "/etc/containerd/config.toml"},
@@ -252,8 +242,7 @@ ARGUMENTS = {
     "version": {"type": "str"},
     "containerd": {"type": "str", "default": "containerd"},
     "service": {"type": "str", "default": "containerd.service"},
-    "owner": {"type": "str", "default": "node_prep"},
-    "state_dir": {"type": "path", "default": DEFAULT_STATE_DIR},
+    **LEDGER_OPTIONS,
 }
 
 PROBLEMS = (ConfigError, ContainerdError, LedgerError, WishError)

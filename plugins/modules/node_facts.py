@@ -30,10 +30,16 @@ options:
     description: Seconds that each step of the request to the API server may take.
     type: float
     default: 5
+  containerd_config:
+    description: containerd's main config file.
+    type: path
+    default: /etc/containerd/config.toml
   command_timeout:
     description: Seconds that each command on the host may take.
     type: float
     default: 30
+extends_documentation_fragment:
+  - colocation.kubernetes.attributes
 attributes:
   check_mode:
     support: full
@@ -41,11 +47,9 @@ attributes:
     details: It never changes anything.
   diff_mode:
     support: none
-    description: Shows what changes when run with C(--diff).
     details: There is nothing to compare.
   idempotent:
     support: full
-    description: A second run with the same options changes nothing.
   platform:
     support: full
     description: Systems that it works on.
@@ -104,17 +108,16 @@ answered_at:
   type: float
 """
 
+import functools
 import platform
 import sys
 from dataclasses import asdict
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.colocation.kubernetes.plugins.module_utils._node_facts import (
-    read_node,
-    read_worker,
-    run_limited,
-)
+from ansible_collections.colocation.kubernetes.plugins.module_utils._command import run_for
+from ansible_collections.colocation.kubernetes.plugins.module_utils._node_containerd import CONFIG
+from ansible_collections.colocation.kubernetes.plugins.module_utils._node_facts import read_node, read_worker
 
 
 def main() -> None:
@@ -123,15 +126,17 @@ def main() -> None:
             "worker": {"type": "bool", "default": True},
             "disks": {"type": "list", "elements": "path", "default": []},
             "api_timeout": {"type": "float", "default": 5},
+            "containerd_config": {"type": "path", "default": CONFIG},
             "command_timeout": {"type": "float", "default": 30},
         },
         supports_check_mode=True,
     )
-    run = run_limited(module.params["command_timeout"])
+    run = functools.partial(run_for, seconds=module.params["command_timeout"])
     try:
         worker = None
         if module.params["worker"]:
-            worker = read_worker("/", run, module.params["disks"], module.params["api_timeout"])
+            options = (module.params[name] for name in ("disks", "api_timeout", "containerd_config"))
+            worker = read_worker("/", run, *options)
         node = read_node("/", run, f"{sys.executable} ({platform.python_version()})", worker)
     except (OSError, ValueError) as error:
         module.fail_json(msg=f"this host's state can't be read: {error}")

@@ -15,17 +15,18 @@ description:
     from which M(colocation.kubernetes.node_restore) puts it back.
   - A new file takes the place of the old one in one rename, so that nobody ever reads half of it. Missing parent
     directories are made, and removed again at the uninstall when they are empty.
+extends_documentation_fragment:
+  - colocation.kubernetes.attributes
+  - colocation.kubernetes.ledger
+  - colocation.kubernetes.ledger.owner
 attributes:
   check_mode:
     support: full
-    description: Can run in check mode and return changed status without changing anything.
   diff_mode:
     support: full
-    description: Shows what changes when run with C(--diff).
     details: The content; the mode where it changes; the link's target.
   idempotent:
     support: full
-    description: A second run with the same options changes nothing.
 options:
   path:
     description:
@@ -56,14 +57,6 @@ options:
     description: Whether a link at O(path) is followed to the file that it leads to; else it is replaced.
     type: bool
     default: true
-  owner:
-    description: The name under which the ledger keeps the entry, usually a role's. This is not the file's owner.
-    type: str
-    default: node_prep
-  state_dir:
-    description: Directory on the node that holds the ledger.
-    type: path
-    default: /var/lib/colocation
 seealso:
   - module: colocation.kubernetes.node_restore
 """
@@ -109,12 +102,8 @@ mode:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.colocation.kubernetes.plugins.module_utils._files import digest, look
-from ansible_collections.colocation.kubernetes.plugins.module_utils._ledger import (
-    DEFAULT_STATE_DIR,
-    FileChange,
-    Ledger,
-    LedgerError,
-)
+from ansible_collections.colocation.kubernetes.plugins.module_utils._ledger import FileChange, Ledger, LedgerError
+from ansible_collections.colocation.kubernetes.plugins.module_utils._ledger_options import LEDGER_OPTIONS
 
 ARGUMENTS = {
     "path": {"type": "path", "required": True},
@@ -123,8 +112,7 @@ ARGUMENTS = {
     "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
     "mode": {"type": "str"},
     "follow": {"type": "bool", "default": True},
-    "owner": {"type": "str", "default": "node_prep"},
-    "state_dir": {"type": "path", "default": DEFAULT_STATE_DIR},
+    **LEDGER_OPTIONS,
 }
 
 

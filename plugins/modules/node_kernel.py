@@ -15,17 +15,18 @@ description:
   - Former values and files go to the ledger, from which M(colocation.kubernetes.node_restore) puts them back.
   - When a file that is read later at boot (or C(/etc/sysctl.conf)) sets one of the keys to another value, a warning
     names it. That file is left alone.
+extends_documentation_fragment:
+  - colocation.kubernetes.attributes
+  - colocation.kubernetes.ledger
+  - colocation.kubernetes.ledger.owner
 attributes:
   check_mode:
     support: full
-    description: Can run in check mode and return changed status without changing anything.
     details: A sysctl that the kernel does not know yet (its module is not loaded) counts as a change there.
   diff_mode:
     support: full
-    description: Shows what changes when run with C(--diff).
   idempotent:
     support: full
-    description: A second run with the same options changes nothing.
 options:
   modules:
     description: Kernel modules to have. One that is built into the kernel counts as loaded.
@@ -44,14 +45,6 @@ options:
     description: Two-digit start of the sysctl file's name. Files with later names win at boot.
     type: int
     default: 99
-  owner:
-    description: The name under which the ledger keeps the entries, usually a role's.
-    type: str
-    default: node_prep
-  state_dir:
-    description: Directory on the node that holds the ledger.
-    type: path
-    default: /var/lib/colocation
 seealso:
   - module: colocation.kubernetes.node_restore
 """
@@ -108,11 +101,8 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.colocation.kubernetes.plugins.module_utils._command import runner
 from ansible_collections.colocation.kubernetes.plugins.module_utils._kernel import Kernel, KernelError, sysctl_value
 from ansible_collections.colocation.kubernetes.plugins.module_utils._kernel_change import KernelWish, bring
-from ansible_collections.colocation.kubernetes.plugins.module_utils._ledger import (
-    DEFAULT_STATE_DIR,
-    Ledger,
-    LedgerError,
-)
+from ansible_collections.colocation.kubernetes.plugins.module_utils._ledger import Ledger, LedgerError
+from ansible_collections.colocation.kubernetes.plugins.module_utils._ledger_options import LEDGER_OPTIONS
 
 ROOT = "/"  # tests put a directory here
 
@@ -121,8 +111,7 @@ ARGUMENTS = {
     "sysctls": {"type": "dict", "default": {}},
     "name": {"type": "str", "default": "colocation-kubernetes"},
     "priority": {"type": "int", "default": 99},
-    "owner": {"type": "str", "default": "node_prep"},
-    "state_dir": {"type": "path", "default": DEFAULT_STATE_DIR},
+    **LEDGER_OPTIONS,
 }
 
 

@@ -15,17 +15,18 @@ description:
   - The ledger notes what was installed, so that M(colocation.kubernetes.node_restore) can tell, and remove it when
     told.
   - Works with apt-get, dnf and yum. An installation that was interrupted before is finished.
+extends_documentation_fragment:
+  - colocation.kubernetes.attributes
+  - colocation.kubernetes.ledger
+  - colocation.kubernetes.ledger.owner
 attributes:
   check_mode:
     support: full
-    description: Can run in check mode and return changed status without changing anything.
     details: Whether the package can be had shows only when it is installed.
   diff_mode:
     support: full
-    description: Shows what changes when run with C(--diff).
   idempotent:
     support: full
-    description: A second run with the same options changes nothing.
 options:
   name:
     description: The package's name.
@@ -38,14 +39,6 @@ options:
   program:
     description: A program; where it is found, however it came there, nothing is installed.
     type: str
-  owner:
-    description: The name under which the ledger keeps the entry, usually a role's.
-    type: str
-    default: node_prep
-  state_dir:
-    description: Directory on the node that holds the ledger.
-    type: path
-    default: /var/lib/colocation
 seealso:
   - module: colocation.kubernetes.node_restore
 """
@@ -78,19 +71,15 @@ program:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.colocation.kubernetes.plugins.module_utils._command import runner
-from ansible_collections.colocation.kubernetes.plugins.module_utils._ledger import (
-    DEFAULT_STATE_DIR,
-    Ledger,
-    LedgerError,
-)
+from ansible_collections.colocation.kubernetes.plugins.module_utils._ledger import Ledger, LedgerError
+from ansible_collections.colocation.kubernetes.plugins.module_utils._ledger_options import LEDGER_OPTIONS
 from ansible_collections.colocation.kubernetes.plugins.module_utils._packages import PackageError, Packages
 
 ARGUMENTS = {
     "name": {"type": "str", "required": True},
     "version": {"type": "str", "default": ""},
     "program": {"type": "str"},
-    "owner": {"type": "str", "default": "node_prep"},
-    "state_dir": {"type": "path", "default": DEFAULT_STATE_DIR},
+    **LEDGER_OPTIONS,
 }
 
 

@@ -14,17 +14,16 @@ description:
   - The node is taken for ready when its Ready condition is true and its kubelet has renewed its lease since the module
     began; what an earlier kubelet said does not count.
   - When the time is over the error has the reason from the API and the last lines of the kubelet's journal.
+extends_documentation_fragment:
+  - colocation.kubernetes.attributes
 attributes:
   check_mode:
     support: full
-    description: Can run in check mode and return changed status without changing anything.
     details: In check mode it looks once, never waits and never fails, for what should mend the node was not done.
   diff_mode:
     support: none
-    description: Shows what changes when run with C(--diff).
   idempotent:
     support: full
-    description: A second run with the same options changes nothing.
 options:
   timeout:
     description: Seconds to wait.
@@ -64,11 +63,9 @@ import time
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.colocation.kubernetes.plugins.module_utils._kubelet_identity import (
-    IdentityError,
-    NodeApi,
-    read_identity,
-)
+from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_access import AccessError
+from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_client import ApiError, KubeClient, api_path
+from ansible_collections.colocation.kubernetes.plugins.module_utils._kubelet_identity import node_name, read_identity
 from ansible_collections.colocation.kubernetes.plugins.module_utils._node_kubelet import KUBECONFIG
 from ansible_collections.colocation.kubernetes.plugins.module_utils._node_ready import Readiness, judge
 
@@ -82,11 +79,13 @@ PAUSE = 1.0
 def look(kubeconfig: str, since: float) -> tuple[str, Readiness]:
     """One question to the API; a kubelet that waits for its certificate is not ready yet."""
     try:
-        api = NodeApi(read_identity(kubeconfig))
-        name = api.node_name(platform.node().lower())
-        node = api.get(f"/api/v1/nodes/{name}")
-        lease = api.get(f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{name}")
-    except IdentityError as problem:
+        # A new client each time, since certificates are rotated; one try, since we ask again anyhow.
+        with KubeClient(read_identity(kubeconfig), timeout=10, tries=1) as api:
+            name = node_name(api, platform.node().lower())
+            node = api.get(api_path("api", "v1", "nodes", name))
+            leases = ("apis", "coordination.k8s.io", "v1", "namespaces", "kube-node-lease", "leases")
+            lease = api.get(api_path(*leases, name))
+    except (AccessError, ApiError) as problem:
         return "", Readiness(False, str(problem))
     return name, judge(node, lease, since)
 

@@ -20,16 +20,16 @@ description:
   - A run that was interrupted is finished by the next. Entries of what is restored are dropped; when nothing is left,
     the ledger's directory goes too.
   - Loaded kernel modules stay loaded until the next boot, because pods may use them.
+extends_documentation_fragment:
+  - colocation.kubernetes.attributes
+  - colocation.kubernetes.ledger
 attributes:
   check_mode:
     support: full
-    description: Can run in check mode and return changed status without changing anything.
   diff_mode:
     support: full
-    description: Shows what changes when run with C(--diff).
   idempotent:
     support: full
-    description: A second run with the same options changes nothing.
 options:
   owners:
     description:
@@ -55,10 +55,6 @@ options:
     description: Seconds to wait for a unit to get up or down.
     type: int
     default: 60
-  state_dir:
-    description: Directory on the node that holds the ledger.
-    type: path
-    default: /var/lib/colocation
 """
 
 EXAMPLES = r"""
@@ -147,7 +143,8 @@ from dataclasses import asdict
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.colocation.kubernetes.plugins.module_utils._command import runner
-from ansible_collections.colocation.kubernetes.plugins.module_utils._ledger import DEFAULT_STATE_DIR, Ledger
+from ansible_collections.colocation.kubernetes.plugins.module_utils._ledger import Ledger
+from ansible_collections.colocation.kubernetes.plugins.module_utils._ledger_options import STATE_DIR
 from ansible_collections.colocation.kubernetes.plugins.module_utils._restore_walk import ESSENTIAL_UNITS, Limits, Walk
 from ansible_collections.colocation.kubernetes.plugins.module_utils._systemd import full_name
 
@@ -159,7 +156,7 @@ ARGUMENTS = {
     "remove_packages": {"type": "bool", "default": False},
     "essential_units": {"type": "list", "elements": "str", "default": list(ESSENTIAL_UNITS)},
     "timeout": {"type": "int", "default": 60},
-    "state_dir": {"type": "path", "default": DEFAULT_STATE_DIR},
+    **STATE_DIR,
 }
 
 

@@ -25,18 +25,19 @@ description:
   - Devices that are on are turned off one after the other, after a check that memory can take what is swapped out.
   - All of it is noted in the ledger under O(state_dir), with the original of each changed file, so that it can be
     undone.
+extends_documentation_fragment:
+  - colocation.kubernetes.attributes
+  - colocation.kubernetes.ledger
+  - colocation.kubernetes.ledger.owner
 attributes:
   check_mode:
     support: full
-    description: Can run in check mode and return changed status without changing anything.
     details: RV(steps) holds the same steps as the real run. What would fail for want of memory fails in check mode too.
   diff_mode:
     support: full
-    description: Shows what changes when run with C(--diff).
     details: What is on and what turns it on, before and after; no file contents.
   idempotent:
     support: full
-    description: A second run with the same options changes nothing.
 options:
   state:
     description:
@@ -63,14 +64,6 @@ options:
         so that the next run has less to do.
     type: int
     default: 300
-  owner:
-    description: The name under which the ledger keeps the entries, usually a role's.
-    type: str
-    default: node_prep
-  state_dir:
-    description: Directory on the node that holds the ledger.
-    type: path
-    default: /var/lib/colocation
 seealso:
   - module: colocation.kubernetes.node_restore
 notes:
@@ -170,13 +163,11 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.colocation.kubernetes.plugins.module_utils._ledger import (
-    DEFAULT_STATE_DIR,
-    Ledger,
-    LedgerError,
-)
+from ansible_collections.colocation.kubernetes.plugins.module_utils._command import run_for
+from ansible_collections.colocation.kubernetes.plugins.module_utils._ledger import Ledger, LedgerError
+from ansible_collections.colocation.kubernetes.plugins.module_utils._ledger_options import LEDGER_OPTIONS
 from ansible_collections.colocation.kubernetes.plugins.module_utils._swap import SwapFacts, read_swap
-from ansible_collections.colocation.kubernetes.plugins.module_utils._swap_off import Hands, SwapError, run_for, take
+from ansible_collections.colocation.kubernetes.plugins.module_utils._swap_off import Hands, SwapError, take
 from ansible_collections.colocation.kubernetes.plugins.module_utils._swap_plan import (
     Step,
     as_text,
@@ -198,8 +189,7 @@ SPEC: dict[str, Any] = {
     "kubelet_fail_swap_on": {"type": "bool"},
     "force": {"type": "bool", "default": False},
     "timeout": {"type": "int", "default": 300},
-    "owner": {"type": "str", "default": "node_prep"},
-    "state_dir": {"type": "path", "default": DEFAULT_STATE_DIR},
+    **LEDGER_OPTIONS,
 }
 
 

@@ -15,17 +15,18 @@ description:
   - Before a change, whether the unit was active, enabled and masked goes to the ledger, from which
     M(colocation.kubernetes.node_restore) puts it back.
   - A unit file in C(/etc/systemd/system) that stands where a mask has to go is kept in the ledger too.
+extends_documentation_fragment:
+  - colocation.kubernetes.attributes
+  - colocation.kubernetes.ledger
+  - colocation.kubernetes.ledger.owner
 attributes:
   check_mode:
     support: full
-    description: Can run in check mode and return changed status without changing anything.
     details: Works for units that are not installed yet with O(assume_installed=true).
   diff_mode:
     support: full
-    description: Shows what changes when run with C(--diff).
   idempotent:
     support: partial
-    description: A second run with the same options changes nothing.
     details: Except O(state=restarted), which always restarts.
 options:
   name:
@@ -61,14 +62,6 @@ options:
     description: Seconds to wait for each unit to get up or down.
     type: int
     default: 60
-  owner:
-    description: The name under which the ledger keeps the entry, usually a role's.
-    type: str
-    default: node_prep
-  state_dir:
-    description: Directory on the node that holds the ledger.
-    type: path
-    default: /var/lib/colocation
 seealso:
   - module: colocation.kubernetes.node_restore
 """
@@ -125,11 +118,8 @@ units:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.colocation.kubernetes.plugins.module_utils._command import runner
-from ansible_collections.colocation.kubernetes.plugins.module_utils._ledger import (
-    DEFAULT_STATE_DIR,
-    Ledger,
-    LedgerError,
-)
+from ansible_collections.colocation.kubernetes.plugins.module_utils._ledger import Ledger, LedgerError
+from ansible_collections.colocation.kubernetes.plugins.module_utils._ledger_options import LEDGER_OPTIONS
 from ansible_collections.colocation.kubernetes.plugins.module_utils._systemd import Systemd, UnitError, UnitWish
 from ansible_collections.colocation.kubernetes.plugins.module_utils._unit import UnitChange, bring
 
@@ -141,8 +131,7 @@ ARGUMENTS = {
     "daemon_reload": {"type": "bool", "default": False},
     "assume_installed": {"type": "bool", "default": False},
     "timeout": {"type": "int", "default": 60},
-    "owner": {"type": "str", "default": "node_prep"},
-    "state_dir": {"type": "path", "default": DEFAULT_STATE_DIR},
+    **LEDGER_OPTIONS,
 }
 
 

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ from ansible_collections.colocation.kubernetes.tests.cluster.colocation_cluster.
 from ansible_collections.colocation.kubernetes.tests.cluster.colocation_cluster.binaries import (
     containerd as containerd_module,
 )
+from ansible_collections.colocation.kubernetes.tests.contract.api_server import ApiServer
 
 CONTAINERD_BUILT = ("1.7", "2.3")
 CONTAINERD_KNOWN = ("1.6", "1.7", "2.0", "2.1", "2.2", "2.3")  # another one is tried where a variable names it
@@ -21,6 +22,17 @@ CONTAINERD_KNOWN = ("1.6", "1.7", "2.0", "2.1", "2.2", "2.3")  # another one is 
 
 def _variable(version: str) -> str:
     return f"COLOCATION_CONTAINERD_{version.replace('.', '_')}"
+
+
+@pytest.fixture(scope="session")
+def api_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
+    """A real API server without nodes, for all that ask for it; whoever kills it starts it again."""
+    server = ApiServer(tmp_path_factory.mktemp("api"))
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ From the top down, each module knowing only those below it:
     commands            the command lines
     demonstration, benchmarks, parts
     lint, sanity, suites, scenarios
-    locks, setup        system packages, virtual environment, staged collection
-    packages, environment, stage
+    locks, setup        system packages, virtual environments, staged collection
+    debian_python, packages, environment, stage
     junit, report, process, places
 """

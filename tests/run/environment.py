@@ -1,14 +1,15 @@
 # Copyright: colocation.kubernetes contributors
 # Apache-2.0 License (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The virtual environment of the tools: found by what it was made from, made once, never half."""
+"""The virtual environments of the tools: found by what they were made from, made once, never half."""
 
 from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,9 +18,30 @@ from .places import locked
 from .process import run
 from .report import CannotGoOn
 
-VERSIONS = ("3.13", "3.12", "3.11")  # that ansible-core 2.19 runs on, newest first
 PROBE = "import ensurepip, sys, venv; print('%d.%d' % sys.version_info[:2])"
 WHEELS_ONLY = "--only-binary=:all:"
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """What an environment is made from: NAME.in and NAME.lock in tests/, and Pythons that it runs on, newest first."""
+
+    name: str
+    pythons: tuple[str, ...]
+
+    @property
+    def wishes(self) -> str:
+        """The file that names what is wanted."""
+        return f"{self.name}.in"
+
+    @property
+    def lock(self) -> str:
+        """The file that names all that comes of it, with versions and hashes."""
+        return f"{self.name}.lock"
+
+
+TOOLS = Recipe("requirements", ("3.13", "3.12", "3.11"))
+NEWEST_CORE = Recipe("newest-core", ("3.14", "3.13", "3.12"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +58,7 @@ class Tools:
 
     directory: Path
     version: str
+    core: str  # version of ansible-core
 
     @property
     def python(self) -> Path:
@@ -53,12 +76,12 @@ class Tools:
         return {**kept, "PATH": path, "VIRTUAL_ENV": str(self.directory)}
 
 
-def find_interpreter() -> Interpreter | None:
+def find_interpreter(versions: Sequence[str] = TOOLS.pythons) -> Interpreter | None:
     """The machine's own python3 where it serves, else the newest that does."""
-    for command in ("python3", *(f"python{version}" for version in VERSIONS)):
+    for command in ("python3", *(f"python{version}" for version in versions)):
         path = shutil.which(command)
         version = probe(path) if path else None
-        if path and version in VERSIONS:
+        if path and version and version in versions:
             return Interpreter(path, version)
     return None
 
@@ -78,24 +101,30 @@ def install_interpreter(log: Path) -> Interpreter:
         package = next((name for name in _venv_packages() if packages.offered(name)), None)
     if package is None:
         raise CannotGoOn(
-            f"The tools need Python {VERSIONS[-1]} to {VERSIONS[0]} with venv. This machine has none, and its package "
-            f"lists offer none of: {', '.join(_venv_packages())}.\nRun this as root with a network, add an apt source "
-            "that has one of them, or put such a Python on the PATH."
+            f"The tools need Python {TOOLS.pythons[-1]} to {TOOLS.pythons[0]} with venv. This machine has none, and "
+            f"its package lists offer none of: {', '.join(_venv_packages())}.\nRun this as root with a network, add "
+            "an apt source that has one of them, or put such a Python on the PATH."
         )
     packages.apt_install([package], log)
     found = find_interpreter()
     if found is None:
-        raise CannotGoOn(f"{package} is installed, but no python{VERSIONS[-1]} to {VERSIONS[0]} can import ensurepip.")
+        raise CannotGoOn(f"{package} is installed, but no such Python can import ensurepip.")
     return found
 
 
 def _venv_packages() -> list[str]:
-    return [f"python{version}-venv" for version in VERSIONS]
+    return [f"python{version}-venv" for version in TOOLS.pythons]
 
 
 def directory_of(cache: Path, lock: bytes, version: str) -> Path:
     """Where the environment for this lock file and Python belongs."""
     return cache / "venv" / f"{version}-{hashlib.sha256(lock).hexdigest()[:12]}"
+
+
+def core_in(lock: str) -> str:
+    """The version of ansible-core that a lock names."""
+    found = re.search(r"^ansible-core==(\S+)", lock, re.MULTILINE)
+    return found[1] if found else ""
 
 
 def is_complete(directory: Path) -> bool:
@@ -112,8 +141,9 @@ def make(interpreter: Interpreter, lock_file: Path, cache: Path, logs: Path) -> 
     It is made where it will stand, since an environment can't be moved; the marker comes last, and who finds none
     starts over. Two runs at once wait for each other.
     """
-    directory = directory_of(cache, lock_file.read_bytes(), interpreter.version)
-    tools = Tools(directory, interpreter.version)
+    lock = lock_file.read_bytes()
+    directory = directory_of(cache, lock, interpreter.version)
+    tools = Tools(directory, interpreter.version, core_in(lock.decode()))
     with locked(directory.with_name(directory.name + ".lock")):
         made = not is_complete(directory)
         if made:

@@ -1,15 +1,17 @@
 # Copyright: colocation.kubernetes contributors
 # Apache-2.0 License (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Renews the locks: tests/requirements.lock, one for every Python that the commands run on, and those of the agents."""
+"""Renews the locks: those of the tools in tests/, each one for every Python that it is for, and those of the agents."""
 
 from __future__ import annotations
 
 import os
 import re
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from . import agent_locks, environment, packages
+from .environment import Recipe
 from .places import Places
 from .process import run
 from .report import CannotGoOn, Report
@@ -20,32 +22,41 @@ def refresh(places: Places, report: Report) -> None:
     logs = places.make_logs()
     tests = places.checkout / "tests"
     interpreter = environment.find_interpreter() or environment.install_interpreter(logs / "python.log")
-    with tempfile.TemporaryDirectory(dir=logs) as scratch, report.setting_up("requirements.lock") as notes:
-        made = Path(scratch) / "requirements.lock"
-        uv = Path(scratch) / "uv"
-        steps: list[list[str | Path]] = [
-            [interpreter.command, "-m", "venv", uv],
-            [uv / "bin" / "python", "-m", "pip", "install", "--upgrade", "uv", "pip"],
-            [uv / "bin" / "uv", "pip", "compile", *options(), "requirements.in", "--output-file", made],
-        ]
-        for step in steps:
-            log = logs / f"{Path(step[0]).name}.log"
-            if run(step, log, env=_without_extra_sources(), cwd=tests) != 0:
-                raise CannotGoOn(f"The lock can't be renewed:\n{packages.last_lines(log, 15)}")
-        text = made.read_text()
-        if re.search(r"^\s*--(extra-)?index-url|^\s*--find-links|://", text, re.MULTILINE):
-            raise CannotGoOn("The new lock names where packages come from; that is for each machine's pip to know.")
-        (tests / "requirements.lock").write_text(text)
-        notes.append(f"{len(re.findall(r'^[a-z]', text, re.MULTILINE))} packages")
-        agents = places.checkout / agent_locks.AGENTS
-        made_for = agent_locks.refresh(agents, uv / "bin" / "uv", uv / "bin" / "python", _without_extra_sources())
-        notes.append(f"{made_for} locks of agents")
+    with tempfile.TemporaryDirectory(dir=logs) as scratch:
+        uv = Path(scratch) / "uv" / "bin"
+        with report.setting_up("uv"):
+            _step([interpreter.command, "-m", "venv", uv.parent], logs, tests)
+            _step([uv / "python", "-m", "pip", "install", "--upgrade", "uv", "pip"], logs, tests)
+        for recipe in (environment.TOOLS, environment.NEWEST_CORE):
+            with report.setting_up(recipe.lock) as notes:
+                notes.append(f"{resolve(recipe, uv / 'uv', tests, logs)} packages")
+        with report.setting_up("locks of the agents") as notes:
+            agents = places.checkout / agent_locks.AGENTS
+            made_for = agent_locks.refresh(agents, uv / "uv", uv / "python", _without_extra_sources())
+            notes.append(f"{made_for} locks")
 
 
-def options() -> list[str]:
-    """How uv resolves: for all Pythons from the oldest of ours, hashes of every file, nothing about this machine."""
+def resolve(recipe: Recipe, uv: Path, tests: Path, logs: Path) -> int:
+    """Write one lock anew; how many packages it has."""
+    made = logs / recipe.lock
+    _step([uv, "pip", "compile", *options(recipe), recipe.wishes, "--output-file", made], logs, tests)
+    text = made.read_text()
+    if re.search(r"^\s*--(extra-)?index-url|^\s*--find-links|://", text, re.MULTILINE):
+        raise CannotGoOn("The new lock names where packages come from; that is for each machine's pip to know.")
+    (tests / recipe.lock).write_text(text)
+    return len(re.findall(r"^[a-z]", text, re.MULTILINE))
+
+
+def _step(command: Sequence[str | Path], logs: Path, tests: Path) -> None:
+    log = logs / f"{Path(command[0]).name}.log"
+    if run(command, log, env=_without_extra_sources(), cwd=tests) != 0:
+        raise CannotGoOn(f"The locks can't be renewed:\n{packages.last_lines(log, 15)}")
+
+
+def options(recipe: Recipe) -> list[str]:
+    """How uv resolves: for all Pythons from the oldest, hashes of every file, nothing about this machine."""
     return [
-        *("--universal", "--python-version", environment.VERSIONS[-1], "--upgrade"),
+        *("--universal", "--python-version", recipe.pythons[-1], "--upgrade"),
         *("--generate-hashes", "--only-binary", ":all:"),
         *("--no-header", "--no-annotate", "--no-emit-index-url", "--no-emit-find-links"),
     ]

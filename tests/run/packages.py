@@ -30,10 +30,11 @@ class Package:
 
 
 GIT = Package("git", "git")
+MMDEBSTRAP = Package("mmdebstrap", "mmdebstrap")
 CLUSTER = (  # what makes and runs VMs, node images and the network between them
     Package("qemu-system-x86", "qemu-system-x86_64"),
     Package("qemu-utils", "qemu-img"),
-    Package("mmdebstrap", "mmdebstrap"),
+    MMDEBSTRAP,
     Package("iproute2", "ip"),
     Package("socat", "socat"),
     Package("e2fsprogs", "mkfs.ext4"),

@@ -15,9 +15,10 @@ import configparser
 import io
 import os
 import re
+import shutil
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from . import junit
@@ -32,30 +33,51 @@ OTHERS_VARIABLES = (
     ("HTTPS_PROXY", "proxy"),
     ("https_proxy", "proxy"),
 )
+WHERE_THE_CORE_COUNTS = (
+    "action-plugin-docs",
+    "ansible-doc",
+    "ignores",
+    "import",
+    "pylint",  # what the core deprecates
+    "runtime-metadata",
+    "validate-modules",
+)
 PIP_BY_PYTHON = "import ensurepip\n\nensurepip.bootstrap(default_pip=True)\n"
 
 
 def run(session: Session) -> None:
-    """Prepare ansible-test's environments, then run its tests."""
+    """All tests; then with the newest ansible-core those that depend on it."""
+    run_tests(session)
+    run_tests(session.with_newest_core(), WHERE_THE_CORE_COUNTS)
+
+
+def run_tests(session: Session, tests: Sequence[str] = ()) -> None:
+    """Prepare ansible-test's environments, then run its tests, or these of them."""
     home = session.places.cache / "ansible-test"
-    prepare(session, home)
+    chosen = [option for test in tests for option in ("--test", test)]
+    prepare(session, home, chosen)
     began = time.monotonic()
-    status, log = session.run([*_command(session), "--junit"], "sanity", HOME=str(home))
-    counted = junit.count((session.stage.collection / "tests" / "output" / "junit").glob("*.xml"))
+    results = session.stage.collection / "tests" / "output"
+    shutil.rmtree(results, ignore_errors=True)
+    status, log = session.run([*_command(session), "--junit", *chosen], f"sanity-{session.tools.core}", HOME=str(home))
+    counted = junit.count((results / "junit").glob("*.xml"))
     if status != 0 and counted.failed == 0:
         counted += Count(failed=1)  # it broke before it could say so
-    session.report.ended("sanity", "ansible-test", time.monotonic() - began, Outcome(counted, str(counted), log))
+    outcome = Outcome(counted, str(counted), log)
+    session.report.ended("sanity", session.named("ansible-test"), time.monotonic() - began, outcome)
 
 
-def prepare(session: Session, home: Path) -> None:
+def prepare(session: Session, home: Path, chosen: Sequence[str]) -> None:
     """Make the environments of ansible-test, one run at a time."""
-    with session.report.setting_up("environments of ansible-test") as notes, locked(home / ".lock"):
+    step = f"environments of ansible-test {session.tools.core}"
+    with session.report.setting_up(step) as notes, locked(home / ".lock"):
         write_home(session, home)
         marker = home / f".complete-{session.tools.directory.name}"
         if marker.exists():
             notes.append("found")
             return
-        status, log = session.run([*_command(session), "--prime-venvs"], "sanity-environments", HOME=str(home))
+        command = [*_command(session), "--prime-venvs", *chosen]
+        status, log = session.run(command, f"sanity-environments-{session.tools.core}", HOME=str(home))
         if status != 0:
             raise CannotGoOn(
                 f"ansible-test can't make its environments:\n{last_lines(log, 12)}\nIs there a way to a Python package "

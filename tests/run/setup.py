@@ -6,17 +6,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from . import environment, packages
-from .environment import Tools
+from . import debian_python, environment, packages
+from .environment import NEWEST_CORE, TOOLS, Interpreter, Recipe, Tools
 from .places import Places, shown
 from .process import run
 from .report import CannotGoOn, Report
 from .stage import Stage, staged
 
 CLUSTER_PARTS = ("contract", "molecule")
+NEWEST_CORE_PARTS = ("sanity", "unit", "contract", "molecule")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,19 @@ class Session:
     environ: Mapping[str, str]  # the caller's
     logs: Path
     tools: Tools
+    newest_core: Tools | None  # where a part runs a second time
     stage: Stage
+    cluster_python: Path
+
+    def with_newest_core(self) -> Session:
+        """The same with the newest ansible-core."""
+        if self.newest_core is None:
+            raise ValueError("this part is not in NEWEST_CORE_PARTS")
+        return replace(self, tools=self.newest_core)
+
+    def named(self, what: str) -> str:
+        """The name of a step or log that is run with more than one ansible-core."""
+        return f"{what}, ansible-core {self.tools.core}"
 
     @property
     def variables(self) -> dict[str, str]:
@@ -37,7 +50,7 @@ class Session:
             **self.tools.variables(self.environ),
             "COLOCATION_CACHE": str(self.places.cache),
             "COLOCATION_CHECKOUT": str(self.places.checkout),
-            "COLOCATION_PYTHON": str(self.tools.python),
+            "COLOCATION_PYTHON": str(self.cluster_python),
             "ANSIBLE_COLLECTIONS_PATH": str(self.stage.root),
             "ANSIBLE_HOME": str(self.places.cache / "ansible"),
             "ANSIBLE_NOCOLOR": "1",
@@ -63,12 +76,14 @@ def session(parts: Sequence[str], places: Places, report: Report, environ: Mappi
         ) from error
     report.say(f"logs in {shown(logs, environ)}")
     system_packages(parts, report, logs)
-    tools = virtual_environment(places, report, logs)
+    tools, newest_core = virtual_environment(places, report, logs), None
+    if any(part in NEWEST_CORE_PARTS for part in parts):
+        newest_core = newest_core_environment(places, report, logs)
     with report.setting_up("staged collection"):
         stage = staged(places.checkout, places.cache)
         found = stage.__enter__()
     try:
-        current = Session(places, report, environ, logs, tools, found)
+        current = Session(places, report, environ, logs, tools, newest_core, found, tools.python)
         if any(part in CLUSTER_PARTS for part in parts):
             cluster(current)
         yield current
@@ -96,10 +111,24 @@ def virtual_environment(places: Places, report: Report, logs: Path) -> Tools:
     with report.setting_up("Python for the tools") as notes:
         interpreter = environment.find_interpreter() or environment.install_interpreter(logs / "python.log")
         notes.append(f"{interpreter.command} {interpreter.version}")
-    with report.setting_up("virtual environment") as notes:
-        lock_file = places.checkout / "tests" / "requirements.lock"
-        tools, made = environment.make(interpreter, lock_file, places.cache, logs)
-        notes.append("made" if made else "found")
+    return _environment(TOOLS, interpreter, places, report, logs)
+
+
+def newest_core_environment(places: Places, report: Report, logs: Path) -> Tools:
+    """Find or make the virtual environment with the newest ansible-core, which wants a newer Python."""
+    with report.setting_up("Python for the newest ansible-core") as notes:
+        interpreter = environment.find_interpreter(NEWEST_CORE.pythons)
+        if interpreter is None:
+            made = debian_python.make(places.cache, logs / "debian-python.log")
+            interpreter = Interpreter(str(made), debian_python.VERSION)
+        notes.append(f"{interpreter.command} {interpreter.version}")
+    return _environment(NEWEST_CORE, interpreter, places, report, logs)
+
+
+def _environment(recipe: Recipe, interpreter: Interpreter, places: Places, report: Report, logs: Path) -> Tools:
+    with report.setting_up(f"virtual environment of {recipe.lock}") as notes:
+        tools, made = environment.make(interpreter, places.checkout / "tests" / recipe.lock, places.cache, logs)
+        notes.append(f"{'made' if made else 'found'}, ansible-core {tools.core}")
     return tools
 
 

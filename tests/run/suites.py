@@ -19,25 +19,35 @@ SHORT = Path(f"/tmp/colocation-tests-{os.getuid()}")
 NO_TESTS = 5  # pytest's exit status
 
 
+SPREAD = ("-n", "2", "--dist", "worksteal")
+WHERE_THE_CORE_COUNTS = {
+    "unit": ("tests/unit/plugins", "tests/unit/artifact"),
+    "contract": ("tests/contract/preflight",),
+}
+
+
 def run_unit(session: Session) -> None:
-    """The pure logic, the engine itself and the artifact."""
-    run_suite(session, "unit", options=("-n", "2", "--dist", "worksteal"))
+    """The pure logic, the engine itself and the artifact; then what knows Ansible, with the newest."""
+    run_suite(session, "unit", options=SPREAD)
+    run_suite(session.with_newest_core(), "unit", WHERE_THE_CORE_COUNTS["unit"], SPREAD)
 
 
 def run_contract(session: Session) -> None:
-    """Tests against real processes; one at a time, since two cores are not many."""
+    """Tests against real processes; one at a time, since two cores are not many. Plays run with the newest too."""
     run_suite(session, "contract")
+    run_suite(session.with_newest_core(), "contract", WHERE_THE_CORE_COUNTS["contract"])
 
 
-def run_suite(session: Session, name: str, options: Sequence[str] = ()) -> None:
-    """Run the tests of one directory and count them; that there are none would be a mistake."""
+def run_suite(session: Session, part: str, places: Sequence[str] = (), options: Sequence[str] = ()) -> None:
+    """Run the tests of a part, or of these places in it, and count them; that there are none would be a mistake."""
     began = time.monotonic()
+    name = f"{part}-{session.tools.core}"
     results = session.logs / f"{name}.xml"
     pytest: list[str | Path] = [session.tools.command("pytest"), "--tb=short", "-p", "no:cacheprovider"]
     with held_directory(SHORT) as scratch:
         more = (f"--junit-xml={results}", f"--basetemp={scratch / 'p'}", *options)
-        status, log = session.run([*pytest, *more, f"tests/{name}"], name)
+        status, log = session.run([*pytest, *more, *(places or [f"tests/{part}"])], name)
     counted = junit.count([results]) if results.exists() else Count()
     if status == NO_TESTS or (status != 0 and counted.failed == 0):
         counted += Count(failed=1)  # no tests, or broken before the first
-    session.report.ended(name, "pytest", time.monotonic() - began, Outcome(counted, str(counted), log))
+    session.report.ended(part, session.named("pytest"), time.monotonic() - began, Outcome(counted, str(counted), log))

@@ -44,7 +44,8 @@ examples:
   cluster down
 
 node shapes: plain (2 processors, 2G), dhyana (8 processors, 2 NUMA nodes x 2 CCX, 4G), cxl (4 processors, 2G and a
-2G NUMA node without processors). Settings: cpus=, memory=, far=, disk= (an empty disk, more than once), swap=.
+2G NUMA node without processors). Settings: cpus=, memory=, far=, disk= (an empty disk, more than once), swap=,
+suite= (another Debian than --suite says).
 The cache is the folder that COLOCATION_CACHE names.
 """
 

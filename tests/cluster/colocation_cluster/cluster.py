@@ -68,14 +68,14 @@ class Cluster:
                     raise
 
     def _restore(self, spec: ClusterSpec, saved: Path, owner: int | None) -> None:
-        image = node_image(spec.suite, spec.kubernetes, spec.containerd)
+        images = node_images(spec)
         self.world.open(owner)
-        self._describe(spec, image)
+        self._describe(spec, images)
         shutil.copytree(saved / "control-plane", self.folder / "control-plane")
         machines = self.machines(spec)
         for machine in machines:
             machine.overlay_saved(saved)
-            machine.boot(image, saved / f"{machine.name}.state")
+            machine.boot(images[machine.name], saved / f"{machine.name}.state")
         began = datetime.datetime.now(datetime.timezone.utc)
         self.control_plane(spec).start()
         for machine in machines:
@@ -100,16 +100,16 @@ class Cluster:
 
     def create(self, spec: ClusterSpec, target: Path) -> None:
         """Boot and join a new cluster and save it to `target`."""
-        image = node_image(spec.suite, spec.kubernetes, spec.containerd)
+        images = node_images(spec)
         try:
             self.world.open(os.getpid())
-            self._describe(spec, image)
+            self._describe(spec, images)
             control_plane = self.control_plane(spec)
             control_plane.prepare()
             machines = self.machines(spec)
             for machine in machines:
-                machine.make_disks(image)
-                machine.boot(image)
+                machine.make_disks(images[machine.name])
+                machine.boot(images[machine.name])
             control_plane.start()
             control_plane.publish()
             with phase(f"boot {len(machines)} node(s)"):
@@ -164,9 +164,11 @@ class Cluster:
         nodes = tuple(NodeSpec(**{**node, "disks": tuple(node["disks"])}) for node in values.pop("nodes"))
         return ClusterSpec(nodes=nodes, **values)
 
-    def _describe(self, spec: ClusterSpec, image: NodeImage) -> None:
+    def _describe(self, spec: ClusterSpec, images: dict[str, NodeImage]) -> None:
         (self.folder / "spec.json").write_text(json.dumps(dataclasses.asdict(spec), indent=1))
-        (self.folder / "image").symlink_to(image.folder)
+        (self.folder / "images").mkdir()
+        for name, image in images.items():
+            (self.folder / "images" / name).symlink_to(image.folder)
 
     def control_plane(self, spec: ClusterSpec | None = None) -> ControlPlane:
         return ControlPlane(self.world, self.folder / "control-plane", (spec or self.spec).kubernetes)
@@ -185,14 +187,13 @@ class Cluster:
                 return machine
         raise ClusterError(f"cluster {self.name} has no node {name}; it has {', '.join(self.spec.names())}")
 
-    @property
-    def image(self) -> NodeImage:
-        """The image that the nodes were made from; not the one that the recipes would make by now."""
-        return NodeImage(Path(os.readlink(self.folder / "image")))
+    def image(self, node: str) -> NodeImage:
+        """The image that a node was made from; not the one that the recipes would make by now."""
+        return NodeImage(Path(os.readlink(self.folder / "images" / self.machine(node).name)))
 
-    def ssh_options(self) -> list[str]:
+    def ssh_options(self, node: str) -> list[str]:
         return [
-            "-i", str(self.image.ssh_key), "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null",
+            "-i", str(self.image(node).ssh_key), "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null",
             "-o", "LogLevel=ERROR", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=10",
             "-F", "none",
         ]  # fmt: skip
@@ -200,7 +201,7 @@ class Cluster:
     def ssh_argv(self, node: str, command: str | None = None) -> list[str]:
         """The command line that opens a shell on a node, or runs a command there."""
         address = node_address(self.machine(node).index)
-        argv = [program("ssh"), *self.ssh_options(), f"root@{address}"]
+        argv = [program("ssh"), *self.ssh_options(node), f"root@{address}"]
         return self.world.inside([*argv, *([command] if command is not None else [])])
 
     def ssh(self, node: str, command: str, *, stdin: str | None = None, limit: float = 120) -> str:
@@ -292,13 +293,19 @@ def together(machines: Iterable[Machine], call: Callable[[Machine], None]) -> No
         raise errors[0]
 
 
+def node_images(spec: ClusterSpec) -> dict[str, NodeImage]:
+    """The image of each node; most have the same."""
+    suites = zip(spec.names(), (node.suite or spec.suite for node in spec.nodes), strict=True)
+    return {name: node_image(suite, spec.kubernetes, spec.containerd) for name, suite in suites}
+
+
 def saved_cluster(spec: ClusterSpec) -> Path:
     """The folder of the saved cluster of this shape; made when there is none, or when it is too old."""
-    image = node_image(spec.suite, spec.kubernetes, spec.containerd)
+    images = node_images(spec)
     sources = Path(__file__).parent
     key = content_key(
         json.dumps(dataclasses.asdict(spec), sort_keys=True),
-        image.folder.name,
+        *(image.folder.name for image in images.values()),
         hypervisor(),
         *(sources / name for name in ("cluster.py", "controlplane.py", "machine.py", "world.py")),
     )

@@ -149,9 +149,7 @@ def _add_busybox(layer: tarfile.TarFile) -> None:
 
 def _add_scheduler(layer: tarfile.TarFile, minor: str) -> None:
     _base(layer)
-    add_file(
-        layer, "usr/local/bin/kube-scheduler", binary(kubernetes(minor), "kube-scheduler").read_bytes(), 0o755
-    )
+    add_file(layer, "usr/local/bin/kube-scheduler", binary(kubernetes(minor), "kube-scheduler").read_bytes(), 0o755)
 
 
 def _add_python(layer: tarfile.TarFile) -> None:

@@ -20,13 +20,18 @@ from .world import GATEWAY, node_address
 
 def inventory(cluster: Cluster) -> dict[str, Any]:
     """Hosts and how to reach them; JSON, which is YAML too."""
-    hosts = {machine.name: {"ansible_host": node_address(machine.index)} for machine in cluster.machines()}
+    hosts = {
+        machine.name: {
+            "ansible_host": node_address(machine.index),
+            "ansible_ssh_private_key_file": str(cluster.image(machine.name).ssh_key),
+        }
+        for machine in cluster.machines()
+    }
     common = "-o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o ServerAliveInterval=10 -F none"
     reach = {
         "ansible_user": "root",
         "ansible_ssh_executable": str(_ssh(cluster)),
         "ansible_ssh_transfer_method": "piped",
-        "ansible_ssh_private_key_file": str(cluster.image.ssh_key),
         "ansible_ssh_common_args": f"{common} -o ControlPath=socket-%h",
         "ansible_python_interpreter": "/usr/bin/python3",
     }
@@ -51,6 +56,6 @@ def _ssh(cluster: Cluster) -> Path:
     path = cluster.folder / "ssh"
     pid = cluster.world.pid
     enter = [program("nsenter"), f"--net=/proc/{pid}/ns/net", f"--pid=/proc/{pid}/ns/pid", program("ssh")]
-    path.write_text(f"#!/bin/sh\ncd {shlex.quote(str(cluster.folder))} && exec {shlex.join(enter)} \"$@\"\n")
+    path.write_text(f'#!/bin/sh\ncd {shlex.quote(str(cluster.folder))} && exec {shlex.join(enter)} "$@"\n')
     path.chmod(0o755)
     return path

@@ -29,6 +29,7 @@ class NodeSpec:
     cpu: str = ""
     disks: tuple[int, ...] = ()
     swap: int = 0  # one more disk, formatted as swap and switched on
+    suite: str = ""  # another Debian than the cluster's
 
 
 SHAPES = {
@@ -70,12 +71,14 @@ def parse_node(text: str) -> NodeSpec:
             spec = dataclasses.replace(spec, far=parse_size(value))
         elif key == "swap":
             spec = dataclasses.replace(spec, swap=parse_size(value))
+        elif key == "suite" and value.isalpha():
+            spec = dataclasses.replace(spec, suite=value)
         elif key == "cpus" and value.isdigit() and int(value) % (spec.sockets * spec.dies) == 0 and int(value) > 0:
             spec = dataclasses.replace(spec, cpus=int(value))
         else:
             raise ClusterError(
                 f"node {text!r}: can't read {setting!r}; say memory=2G, far=1G, cpus=4 "
-                f"(a multiple of {spec.sockets * spec.dies}), disk=1G (more than once), swap=512M"
+                f"(a multiple of {spec.sockets * spec.dies}), disk=1G (more than once), swap=512M, suite=bookworm"
             )
     return spec
 

@@ -49,9 +49,7 @@ def run_pod(cluster: Cluster, name: str, node: str, image: str, command: list[st
 
 
 def wait_pod(cluster: Cluster, name: str) -> None:
-    cluster.control_plane().kubectl(
-        "wait", "--for=condition=Ready", f"pod/{name}", "--timeout=120s", limit=130
-    )
+    cluster.control_plane().kubectl("wait", "--for=condition=Ready", f"pod/{name}", "--timeout=120s", limit=130)
 
 
 def test_nodes_are_ready_and_of_the_right_kind(cluster: Cluster) -> None:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import fnmatch
+import json
 import os
 import subprocess
 import sys
@@ -39,8 +40,10 @@ def ansible(command: str, *arguments: str | Path, cwd: Path, collections: Path |
         env["ANSIBLE_COLLECTIONS_PATH"] = str(collections)
     program = Path(sys.executable).with_name(command)
     done = subprocess.run([program, *arguments], cwd=cwd, env=env, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout + done.stderr
+    said = done.stdout + done.stderr
+    assert done.returncode == 0, said
+    assert "DEPRECATION" not in said
+    return said
 
 
 def installed(tree: Path, scratch: Path) -> Path:
@@ -119,6 +122,16 @@ def test_users_get_what_they_run_and_read_and_no_tests(artifact: Path) -> None:
 def test_installed_playbooks_are_called_by_their_full_name(playbook: str, artifact: Path, tmp_path: Path) -> None:
     arguments = ("--syntax-check", "-i", "localhost,", f"colocation.kubernetes.{playbook}")
     ansible("ansible-playbook", *arguments, cwd=tmp_path, collections=artifact)
+
+
+@pytest.mark.parametrize("kind", ["module", "filter", "role"])
+def test_everything_has_its_documentation(kind: str, artifact: Path, tmp_path: Path) -> None:
+    here = {"module": "plugins/modules/*.py", "filter": "plugins/filter/*.py", "role": "roles/*"}[kind]
+    names = {f"colocation.kubernetes.{path.stem}" for path in CHECKOUT.glob(here)}
+    arguments = ("--type", kind, "--json", *sorted(names))
+    said = json.loads(ansible("ansible-doc", *arguments, cwd=tmp_path, collections=artifact))
+    assert set(said) == names
+    assert not [name for name, entry in said.items() if "error" in entry]
 
 
 @pytest.mark.parametrize("playbook", PLAYBOOKS)

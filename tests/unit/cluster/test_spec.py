@@ -22,6 +22,7 @@ def test_settings_replace_what_the_shape_says() -> None:
     assert (spec.shape, spec.memory, spec.disks, spec.swap, spec.cpus) == ("dhyana", 6144, (1024, 512), 256, 16)
     assert (spec.sockets, spec.dies) == (2, 2)
     assert parse_node("plain") == NodeSpec()
+    assert parse_node("plain,suite=bookworm") == NodeSpec(suite="bookworm")
 
 
 @pytest.mark.parametrize("text", ["", "huge", "plain,", "plain,disk", "dhyana,cpus=6", "plain,cpus=0", "plain,disk=1T"])

@@ -9,10 +9,12 @@ from pathlib import Path
 
 from ansible_collections.colocation.kubernetes.plugins.module_utils import _node_facts
 from ansible_collections.colocation.kubernetes.plugins.module_utils._node_api import ApiAnswer
+from ansible_collections.colocation.kubernetes.plugins.module_utils._node_containerd import CONFIG
 
 SERVER = "https://10.0.0.1:6443"
 CA = "-----BEGIN CERTIFICATE-----\nnot really one\n-----END CERTIFICATE-----\n"
 HEALTHY_UNIT = {"LoadState": "loaded", "ActiveState": "active", "SubState": "running", "UnitFileState": "enabled"}
+DUMP_COMMAND = f"/usr/bin/containerd --config {CONFIG} config dump"
 DUMP = """\
 disabled_plugins = []
 version = 2
@@ -30,9 +32,10 @@ class PreflightNode:
             "timedatectl show": (0, "Timezone=UTC\nNTP=yes\nNTPSynchronized=yes\n", ""),
             "/usr/bin/kubelet --version": (0, "Kubernetes v1.36.3\n", ""),
             "/usr/bin/containerd --version": (0, "containerd github.com/containerd/containerd 1.7.24~ds1 abc\n", ""),
-            "/usr/bin/containerd config dump": (0, DUMP, ""),
+            DUMP_COMMAND: (0, DUMP, ""),
         }
         self.api = ApiAnswer(SERVER, 401, "", "verified", "")
+        self.containerd_config = CONFIG
         self.asked_with: list[tuple[str, str]] = []
         self._machine()
         self._kubelet()
@@ -102,5 +105,5 @@ class PreflightNode:
         return self.api
 
     def facts(self, disks: tuple[str, ...] = ("/var",)) -> _node_facts.NodeFacts:
-        worker = _node_facts.read_worker(str(self.root), self.run, disks, 1.0, ask=self.ask)
+        worker = _node_facts.read_worker(str(self.root), self.run, disks, 1.0, self.containerd_config, ask=self.ask)
         return _node_facts.read_node(str(self.root), self.run, "python", worker)

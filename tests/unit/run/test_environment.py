@@ -12,6 +12,8 @@ import pytest
 from ansible_collections.colocation.kubernetes.tests.run import environment, packages
 from ansible_collections.colocation.kubernetes.tests.run.report import CannotGoOn
 
+TESTS = Path(__file__).resolve().parents[2]
+RECIPES = (environment.TOOLS, environment.NEWEST_CORE)
 STUB = "/bin/true"  # in the place of an environment's Python
 THIS = environment.Interpreter(sys.executable, f"{sys.version_info[0]}.{sys.version_info[1]}")
 
@@ -49,6 +51,15 @@ def test_which_python(
     monkeypatch.setenv("PATH", str(tmp_path))
     found = environment.find_interpreter()
     assert (Path(found.command).name if found else None) == chosen
+
+
+def test_the_newest_core_takes_another_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    python(tmp_path, "python3", "3.11")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert environment.find_interpreter(environment.NEWEST_CORE.pythons) is None
+    python(tmp_path, "python3.12", "3.12")
+    found = environment.find_interpreter(environment.NEWEST_CORE.pythons)
+    assert found == environment.Interpreter(str(tmp_path / "python3.12"), "3.12")
 
 
 def test_the_newest_python_that_apt_offers_is_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,9 +131,21 @@ def test_a_change_of_the_lock_or_of_python_makes_another_environment(tmp_path: P
     assert len(names) == 4
 
 
-def test_the_lock_names_no_place_and_hashes_everything() -> None:
-    lock = (Path(__file__).resolve().parents[2] / "requirements.lock").read_text()
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_a_lock_names_no_place_and_hashes_everything(recipe: environment.Recipe) -> None:
+    lock = (TESTS / recipe.lock).read_text()
     assert "://" not in lock
     requirements = [block for block in lock.replace("\\\n", " ").splitlines() if block and not block.startswith("#")]
     assert len(requirements) > 20
     assert all("==" in requirement and "--hash=sha256:" in requirement for requirement in requirements)
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_ansible_test_has_its_exceptions_for_each_core(recipe: environment.Recipe) -> None:
+    minor = environment.core_in((TESTS / recipe.lock).read_text()).rpartition(".")[0]
+    assert (TESTS / "sanity" / f"ignore-{minor}.txt").is_file()
+
+
+def test_the_newest_core_is_newer() -> None:
+    tools, newest = (environment.core_in((TESTS / recipe.lock).read_text()).split(".") for recipe in RECIPES)
+    assert [int(number) for number in newest] > [int(number) for number in tools]

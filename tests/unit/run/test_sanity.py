@@ -29,7 +29,7 @@ def test_the_environment_wins_over_files() -> None:
 
 
 def test_values_with_equals_quotes_and_percents_survive() -> None:
-    listed = "global.index-url=\"https://me:p%40ss='@index.example/?a=b\"\n"
+    listed = 'global.index-url="https://me:p%40ss=\'@index.example/?a=b"\n'
     assert read(pip_configuration(listed, {})).get("global", "index-url") == "https://me:p%40ss='@index.example/?a=b"
 
 

@@ -185,7 +185,7 @@ def _required(field: dataclasses.Field[Any]) -> bool:
 
 
 def _without_none(arguments: tuple[Any, ...]) -> Any:
-    (wanted,) = (argument for argument in arguments if argument is not type(None))
+    (wanted,) = (argument for argument in arguments if argument is not types.NoneType)
     return wanted
 
 

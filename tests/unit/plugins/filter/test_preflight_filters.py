@@ -25,6 +25,7 @@ EXPECTED: dict[str, Any] = {
     "swap": "disable",
     "install_containerd": True,
     "repair_containerd": False,
+    "cgroup_driver": "systemd",
     "allow_unreachable": False,
 }
 GROUPS = {"kube_node": ["w1", "w2"], "kube_control_plane": ["cp"]}

@@ -1,6 +1,6 @@
 # Copyright: colocation.kubernetes contributors
 # Apache-2.0 License (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Reading kubelet.conf, as kubeadm writes it and as managed clusters do."""
+"""Reading kubelet.conf, as kubeadm writes it and as managed clusters do, with and without PyYAML."""
 
 from __future__ import annotations
 
@@ -8,25 +8,32 @@ import base64
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from ansible_collections.colocation.kubernetes.plugins.module_utils._kubelet_identity import (
-    IdentityError,
-    parse_identity,
-    read_identity,
-)
+from ansible_collections.colocation.kubernetes.plugins.module_utils import _kube_config
+from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_access import AccessError, Material
+from ansible_collections.colocation.kubernetes.plugins.module_utils._kubelet_identity import read_identity
 
 KUBEADM = """
 apiVersion: v1
 clusters:
 - cluster:
     certificate-authority-data: {ca}
-    server: https://10.0.0.1:6443
+    server: {server}
   name: default-cluster
+contexts:
+- context:
+    cluster: default-cluster
+    namespace: default
+    user: default-auth
+  name: default-context
+current-context: default-context
+kind: Config
+preferences: {{}}
 users:
 - name: default-auth
-  user:
+  user: {user}
+"""
+FILES = """
     client-certificate: /var/lib/kubelet/pki/kubelet-client-current.pem
     client-key: /var/lib/kubelet/pki/kubelet-client-current.pem
 """
@@ -36,30 +43,38 @@ def coded(text: str) -> str:
     return base64.b64encode(text.encode()).decode()
 
 
-def test_kubeadm() -> None:
-    identity = parse_identity(KUBEADM.format(ca=coded("the CA")))
-    assert (identity.server, identity.ca_pem) == ("https://10.0.0.1:6443", "the CA")
-    assert identity.certificate == identity.key == "/var/lib/kubelet/pki/kubelet-client-current.pem"
-    assert identity.certificate_data == ""
+def written(directory: Path, server: str = "https://10.0.0.1:6443", user: str = FILES) -> str:
+    path = directory / "kubelet.conf"
+    path.write_text(KUBEADM.format(ca=coded("the CA"), server=server, user=user))
+    return str(path)
 
 
-def test_certificates_in_the_file() -> None:
-    text = f"server: https://a\nclient-certificate-data: {coded('C')}\nclient-key-data: {coded('K')}\n"
-    identity = parse_identity(text)
-    assert (identity.certificate_data, identity.key_data, identity.certificate) == ("C", "K", "")
+@pytest.fixture(params=[True, False], ids=["PyYAML", "plain Python"], autouse=True)
+def _parser(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not request.param:
+        monkeypatch.setattr(_kube_config, "find_pyyaml", lambda: None)
 
 
-@given(st.text())
-def test_anything_is_read_without_a_crash(text: str) -> None:
-    parse_identity(text)
+def test_kubeadm(tmp_path: Path) -> None:
+    identity = read_identity(written(tmp_path))
+    assert (identity.server, identity.ca) == ("https://10.0.0.1:6443", Material(content="the CA"))
+    assert identity.certificate == identity.key == Material("/var/lib/kubelet/pki/kubelet-client-current.pem")
+
+
+def test_certificates_in_the_file(tmp_path: Path) -> None:
+    user = f"\n    client-certificate-data: {coded('C')}\n    client-key-data: {coded('K')}"
+    identity = read_identity(written(tmp_path, user=user))
+    assert (identity.certificate, identity.key) == (Material(content="C"), Material(content="K"))
+    assert "K" in set(identity.secrets())
 
 
 def test_errors_say_what_is_missing(tmp_path: Path) -> None:
-    with pytest.raises(IdentityError, match="never joined"):
+    with pytest.raises(AccessError, match="never joined"):
         read_identity(str(tmp_path / "kubelet.conf"))
-    (tmp_path / "kubelet.conf").write_text("server: http://a")
-    with pytest.raises(IdentityError, match="no API server with https"):
-        read_identity(str(tmp_path / "kubelet.conf"))
-    (tmp_path / "kubelet.conf").write_text("server: https://a")
-    with pytest.raises(IdentityError, match="no client certificate"):
+    with pytest.raises(AccessError, match="no API server with https"):
+        read_identity(written(tmp_path, server="http://a"))
+    with pytest.raises(AccessError, match="no client certificate"):
+        read_identity(written(tmp_path, user="{}"))
+    with pytest.raises(AccessError, match="no current-context"):
+        (tmp_path / "kubelet.conf").write_text("server: https://a")
         read_identity(str(tmp_path / "kubelet.conf"))

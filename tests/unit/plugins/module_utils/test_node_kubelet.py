@@ -76,6 +76,11 @@ def test_only_the_top_level_of_a_config_is_read() -> None:
     assert parse_config(text) == {"a": "1", "c": "x # y", "d": "true", "f": "unix:///run/x.sock"}
 
 
+def test_a_config_may_be_json() -> None:
+    text = ' {"failSwapOn": false, "cgroupDriver": "cgroupfs", "a": {"b": 1}, "c": null, "d": [1]}'
+    assert parse_config(text) == {"failSwapOn": "false", "cgroupDriver": "cgroupfs", "c": "null"}
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -16,13 +16,19 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._findings im
 from ansible_collections.colocation.kubernetes.plugins.module_utils._node_api import ApiAnswer
 from ansible_collections.colocation.kubernetes.plugins.module_utils._node_clock import Clock
 from ansible_collections.colocation.kubernetes.plugins.module_utils._node_facts import NodeFacts
+from ansible_collections.colocation.kubernetes.plugins.module_utils._node_kubelet import Kubelet
 from ansible_collections.colocation.kubernetes.plugins.module_utils._preflight_host import (
     Asked,
     Expectations,
     check_host,
     judge,
 )
-from ansible_collections.colocation.kubernetes.tests.unit.plugins.preflight_node import CA, SERVER, PreflightNode
+from ansible_collections.colocation.kubernetes.tests.unit.plugins.preflight_node import (
+    CA,
+    DUMP_COMMAND,
+    SERVER,
+    PreflightNode,
+)
 
 ASKED = Asked(1000.0, 1002.0)
 PROBE = {"stdout": "preflight:uid 0\npreflight:named \npreflight:python /usr/bin/python3 3.13.5\npreflight:end\n"}
@@ -44,6 +50,7 @@ def expected(facts: NodeFacts, **other: Any) -> Expectations:
         swap="disable",
         install_containerd=True,
         repair_containerd=False,
+        cgroup_driver="systemd",
         allow_unreachable=False,
     )
     return replace(want, **other)
@@ -107,7 +114,7 @@ def k3s(node: PreflightNode) -> None:
 
 def broken_containerd(node: PreflightNode) -> None:
     answer(
-        "/usr/bin/containerd config dump",
+        DUMP_COMMAND,
         1,
         "",
         "containerd: failed to load TOML: /etc/containerd/config.toml: (27, 47): was expecting token [[\n",
@@ -177,10 +184,10 @@ FAULTS: list[tuple[Callable[[PreflightNode], Any], dict[str, str]]] = [
     (unit("containerd.service", ActiveState="failed"), {"containerd-stopped": MENDED}),
     (unit("containerd.service", UnitFileState="disabled"), {"containerd-disabled": MENDED}),
     (broken_containerd, {"containerd-config": ERROR}),
-    (answer("/usr/bin/containerd config dump", 0, RUNC), {"containerd-cgroup-driver": MENDED}),
-    (answer("/usr/bin/containerd config dump", 0, KATA), {}),
+    (answer(DUMP_COMMAND, 0, RUNC), {"containerd-cgroup-driver": MENDED}),
+    (answer(DUMP_COMMAND, 0, KATA), {}),
     (
-        answer("/usr/bin/containerd config dump", 0, 'disabled_plugins = [\n  "cri",\n]\nversion = 2\n'),
+        answer(DUMP_COMMAND, 0, 'disabled_plugins = [\n  "cri",\n]\nversion = 2\n'),
         {"containerd-cri-disabled": MENDED},
     ),
     (api(0, "Connection refused"), {"api-unreachable": ERROR}),
@@ -234,6 +241,95 @@ def test_swap_may_be_kept_only_where_the_kubelet_starts(
     node.write("proc/swaps", "Filename Type Size Used Priority\n/swapfile file 524284 0 -2\n")
     node.write("var/lib/kubelet/config.yaml", f"cgroupDriver: systemd\n{setting}")
     assert levels(node.facts(), swap="keep") == findings
+
+
+def drop_ins(node: PreflightNode, **files: str) -> None:
+    node.kubelet_process(
+        "/usr/bin/kubelet",
+        "0::/system.slice/kubelet.service\n",
+        "--config=/var/lib/kubelet/config.yaml",
+        "--config-dir=/etc/kubelet.d",
+    )
+    for name, text in files.items():
+        node.write(f"etc/kubelet.d/{name.replace('__', '/')}.conf", text)
+
+
+def kubelet(node: PreflightNode) -> Kubelet:
+    worker = node.facts().worker
+    assert worker is not None
+    return worker.kubelet
+
+
+def test_drop_ins_of_the_kubelet_beat_its_config(node: PreflightNode) -> None:
+    drop_ins(node, a="failSwapOn: false\ncgroupDriver: systemd\n", b="cgroupDriver: cgroupfs\n")
+    node.write("etc/kubelet.d/c.yaml", "cgroupDriver: systemd\n")  # by its name no drop-in
+    assert (kubelet(node).fail_swap_on, kubelet(node).cgroup_driver) == (False, "cgroupfs")
+    assert kubelet(node).runtime_endpoint == "unix:///run/containerd/containerd.sock"
+    assert levels(node.facts()) == {"cgroup-driver": ERROR}
+
+
+def test_drop_ins_are_read_in_the_order_of_the_kubelet(node: PreflightNode) -> None:
+    """A directory counts by its name among the files, as in Go's WalkDir."""
+    drop_ins(node, b__z="cgroupDriver: cgroupfs\n", a="cgroupDriver: other\n", c="failCgroupV1: true\n")
+    assert kubelet(node).cgroup_driver == "cgroupfs"
+    drop_ins(node, c="cgroupDriver: last\n")
+    assert kubelet(node).cgroup_driver == "last"
+
+
+def test_null_in_a_drop_in_takes_the_setting_away(node: PreflightNode) -> None:
+    drop_ins(node, a="failSwapOn: false\ncgroupDriver: null\n", b='{"failSwapOn": null}')
+    assert (kubelet(node).fail_swap_on, kubelet(node).cgroup_driver) == (True, "")
+
+
+def test_a_drop_in_directory_that_is_not_there_is_empty(node: PreflightNode) -> None:
+    drop_ins(node)
+    assert kubelet(node).cgroup_driver == "systemd"
+
+
+def test_a_flag_beats_a_drop_in(node: PreflightNode) -> None:
+    drop_ins(node, a="failSwapOn: true\n")
+    arguments = ("--config-dir=/etc/kubelet.d", "--fail-swap-on=false")
+    node.kubelet_process("/usr/bin/kubelet", "0::/system.slice/kubelet.service\n", *arguments)
+    assert kubelet(node).fail_swap_on is False
+
+
+def test_containerd_is_asked_about_the_config_that_node_prep_manages(node: PreflightNode) -> None:
+    node.containerd_config = "/etc/other.toml"
+    answer("/usr/bin/containerd --config /etc/other.toml config dump", 0, RUNC)(node)
+    assert levels(node.facts()) == {"containerd-cgroup-driver": MENDED}
+
+
+def test_containerd_without_a_config_has_its_defaults(node: PreflightNode) -> None:
+    """`containerd config dump` of 1.x fails there, and the daemon starts."""
+    answer(DUMP_COMMAND, 1, "", "containerd: open /etc/containerd/config.toml: no such file or directory\n")(node)
+    answer("/usr/bin/containerd config default", 0, RUNC)(node)
+    assert levels(node.facts()) == {"containerd-cgroup-driver": MENDED}
+    node.write("etc/containerd/config.toml", "=\n")
+    assert levels(node.facts()) == {"containerd-config": ERROR}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "containerd", "version", "findings"),
+    [
+        ("systemd", True, "1.7.24", {}),
+        ("systemd", False, "1.7.24", {"containerd-cgroup-driver": MENDED}),
+        ("cgroupfs", False, "1.7.24", {"cgroup-driver": ERROR}),
+        ("cgroupfs", True, "1.7.24", {"containerd-cgroup-driver": MENDED, "cgroup-driver": ERROR}),
+        ("cgroupfs", False, "v2.1.4", {"cgroup-driver": WARNING}),
+    ],
+)
+def test_the_cgroup_driver_of_node_prep_must_be_the_kubelets(
+    node: PreflightNode, wanted: str, containerd: bool, version: str, findings: dict[str, str]
+) -> None:
+    answer(DUMP_COMMAND, 0, RUNC.replace("false", str(containerd).lower()))(node)
+    answer("/usr/bin/containerd --version", 0, f"containerd c/c {version} abc\n")(node)
+    assert levels(node.facts(), cgroup_driver=wanted) == findings
+
+
+def test_an_older_kubelet_does_not_ask_containerd_for_the_driver(node: PreflightNode) -> None:
+    answer("/usr/bin/containerd --version", 0, "containerd c/c v2.1.4 abc\n")(node)
+    answer("/usr/bin/kubelet --version", 0, "Kubernetes v1.30.9\n")(node)
+    assert levels(node.facts(), cgroup_driver="cgroupfs")["cgroup-driver"] == ERROR
 
 
 def test_disks_are_judged_by_their_own_limits(node: PreflightNode) -> None:
@@ -319,9 +415,11 @@ def test_a_host_in_both_groups_is_a_warning(node: PreflightNode) -> None:
     assert levels(node.facts(), is_control_plane=True) == {"control-plane-is-node": WARNING}
 
 
+LITTLE = Expectations("w1", True, False, {}, 5.0, {}, "disable", True, False, "systemd", False)
+
+
 def judged(probe: dict[str, Any], facts: dict[str, Any], skip: tuple[str, ...] = (), **other: Any) -> dict[str, str]:
-    want = Expectations("w1", True, False, {}, 5.0, {}, "disable", True, False, False)
-    return {finding.id: finding.level for finding in judge(probe, facts, replace(want, **other), skip).findings}
+    return {finding.id: finding.level for finding in judge(probe, facts, replace(LITTLE, **other), skip).findings}
 
 
 SKIPPED = {"skipped": True, "changed": False}
@@ -367,8 +465,7 @@ def test_a_host_that_tells_nothing_is_one_error(
 
 def test_a_module_that_crashed_is_told_with_the_hosts_words() -> None:
     crash = {"failed": True, "msg": "Module result deserialization failed", "module_stderr": "x\nthe disk is gone\n"}
-    want = Expectations("w1", True, False, {}, 5.0, {}, "disable", True, False, False)
-    assert [finding.what for finding in judge(PROBE, crash, want, ()).findings] == [
+    assert [finding.what for finding in judge(PROBE, crash, LITTLE, ()).findings] == [
         "Module result deserialization failed: the disk is gone"
     ]
 
@@ -389,7 +486,7 @@ def test_facts_pass_through_json(node: PreflightNode) -> None:
     result = judge(
         PROBE,
         {"node": carried, "asked_at": 1.0, "answered_at": 2e12},
-        Expectations("w1", True, False, {"debian": ("13",)}, 5.0, {"/var": 0}, "disable", True, False, False),
+        replace(LITTLE, systems={"debian": ("13",)}, disk_free_mib={"/var": 0}),
         (),
     )
     assert "not-systemd" in [finding.id for finding in result.findings]

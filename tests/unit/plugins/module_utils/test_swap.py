@@ -15,7 +15,6 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._swap_facts 
     SwapSource,
 )
 from ansible_collections.colocation.kubernetes.plugins.module_utils._swap_gpt import NO_AUTO, root_device
-from ansible_collections.colocation.kubernetes.plugins.module_utils._swap_off import run_for
 from ansible_collections.colocation.kubernetes.plugins.module_utils._swap_plan import (
     Step,
     missing_memory,
@@ -270,18 +269,3 @@ def test_memory_that_is_missing(used: int, available: int, missing: int) -> None
 )
 def test_the_device_of_the_root(mountinfo: str, found: tuple[str, str] | None) -> None:
     assert root_device(mountinfo) == found
-
-
-def test_a_command_that_takes_too_long_is_ended() -> None:
-    code, _out, err = run_for(["sleep", "30"], 0.2)
-    assert (code, err) == (124, "no end after 0.2 s")
-
-
-def test_a_missing_command_is_said() -> None:
-    code, _out, err = run_for(["/no/such/command"], 1)
-    assert code == 127
-    assert "/no/such/command" in err
-
-
-def test_output_and_code_of_a_command() -> None:
-    assert run_for(["sh", "-c", "echo out; echo err >&2; exit 3"], 10) == (3, "out\n", "err\n")

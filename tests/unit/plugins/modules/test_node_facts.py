@@ -23,20 +23,20 @@ class Call:
         self.node = PreflightNode(root)
         self.output = output
         self.asked: list[tuple[Any, ...]] = []
-        self.limits: list[float] = []
+        self.limits: set[float] = set()
         read_worker, read_node = node_facts.read_worker, node_facts.read_node
 
-        def worker(_root: str, run: Any, disks: list[str], timeout: float) -> Any:
-            self.asked.append((disks, timeout))
-            return read_worker(str(root), run, disks, timeout, ask=self.node.ask)
+        def worker(_root: str, run: Any, *options: Any) -> Any:
+            self.asked.append(options)
+            return read_worker(str(root), run, *options, ask=self.node.ask)
 
-        def limited(seconds: float) -> Any:
-            self.limits.append(seconds)
-            return self.node.run
+        def run_for(command: list[str], seconds: float) -> tuple[int, str, str]:
+            self.limits.add(seconds)
+            return self.node.run(command)
 
         monkeypatch.setattr(node_facts, "read_worker", worker)
         monkeypatch.setattr(node_facts, "read_node", lambda _root, *rest: read_node(str(root), *rest))
-        monkeypatch.setattr(node_facts, "run_limited", limited)
+        monkeypatch.setattr(node_facts, "run_for", run_for)
 
     def __call__(self, **arguments: Any) -> dict[str, Any]:
         with patch_module_args(arguments), pytest.raises(SystemExit):
@@ -51,13 +51,13 @@ def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
 
 
 def test_a_worker(call: Call) -> None:
-    result = call(disks=["/var", "/opt"], api_timeout=3, command_timeout=7)
+    result = call(disks=["/var", "/opt"], api_timeout=3, command_timeout=7, containerd_config="/etc/c.toml")
     assert result["changed"] is False
     facts = from_json(NodeFacts, result["node"])
     assert facts.worker is not None
     assert facts.worker.kubelet.version == "1.36.3"
     assert [disk.path for disk in facts.worker.disks] == ["/var", "/opt"]
-    assert (call.asked, call.limits) == ([(["/var", "/opt"], 3.0)], [7.0])
+    assert (call.asked, call.limits) == ([(["/var", "/opt"], 3.0, "/etc/c.toml")], {7.0})
 
 
 def test_a_control_plane_host_is_asked_less(call: Call) -> None:

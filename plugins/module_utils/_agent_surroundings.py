@@ -1,0 +1,46 @@
+# Copyright: colocation.kubernetes contributors
+# Apache-2.0 License (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""What the agents' identity is found by on a node: the kubelet's kubeconfig and certificates, and the Node's name."""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import dataclass
+
+from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_identity import (
+    CERTIFICATES,
+    CredentialsError,
+    kubelets_identity,
+    validity,
+)
+from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_access import AccessError
+from ansible_collections.colocation.kubernetes.plugins.module_utils._kubelet_identity import node_of
+from ansible_collections.colocation.kubernetes.plugins.module_utils._node_kubelet import (
+    KUBECONFIG,
+    find_process,
+    read_flags,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    kubeconfig: str  # the kubelet's
+    certificates: str  # the directory where it keeps what it rotates
+    node: str  # the Node's name in the API
+
+
+def look_around(root: str, kubeconfig: str | None, node: str | None) -> Surroundings:
+    """What the running kubelet was told, or its files say; what the caller names comes first."""
+    flags = read_flags(root, find_process(root, "kubelet"))
+    path = kubeconfig or flags.get("kubeconfig", KUBECONFIG)
+    certificates = flags.get("cert-dir", CERTIFICATES)
+    name = node or _certified_name(path, certificates) or flags.get("hostname-override") or platform.node().lower()
+    return Surroundings(path, certificates, name)
+
+
+def _certified_name(kubeconfig: str, certificates: str) -> str:
+    try:
+        found = validity(kubelets_identity(kubeconfig, certificates).access)
+    except (AccessError, CredentialsError):
+        return ""
+    return node_of(found.user) if found else ""

@@ -1,0 +1,89 @@
+# Copyright: colocation.kubernetes contributors
+# Apache-2.0 License (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""node_ready with a kubelet's identity against a real API server, whose Node authorizer holds it to its own node."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ansible_collections.colocation.kubernetes.plugins.module_utils import _kube_config
+from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_client import ApiError, KubeClient
+from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_find import find_access
+from ansible_collections.colocation.kubernetes.plugins.modules import node_ready
+from ansible_collections.colocation.kubernetes.tests.contract.api_server import ApiServer
+from ansible_collections.colocation.kubernetes.tests.unit.plugins.modules.module_call import call
+
+NAME = "ready-worker"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+
+
+def at(seconds: float) -> str:
+    moment = datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc)
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+@pytest.fixture
+def admin(api_server: ApiServer) -> Iterator[KubeClient]:
+    with KubeClient(find_access({"kubeconfig": api_server.kubeconfig()})) as client:
+        client.post("/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": NAME}})
+        yield client
+        client.delete(f"/api/v1/nodes/{NAME}")
+
+
+@pytest.fixture
+def kubelet_conf(api_server: ApiServer, tmp_path: Path) -> Path:
+    """As kubeadm writes it: YAML, with the certificate beside it."""
+    certificate, key = api_server.user(f"system:node:{NAME}", "system:nodes")
+    (tmp_path / "pem").write_text(certificate + key)
+    authority = api_server.kubeconfig()["clusters"][0]["cluster"]["certificate-authority-data"]
+    (tmp_path / "kubelet.conf").write_text(
+        "apiVersion: v1\nclusters:\n- cluster:\n"
+        f"    certificate-authority-data: {authority}\n    server: {api_server.server}\n  name: c\n"
+        "contexts:\n- context:\n    cluster: c\n    user: u\n  name: x\ncurrent-context: x\nkind: Config\n"
+        f"preferences: {{}}\nusers:\n- name: u\n  user:\n    client-certificate: {tmp_path}/pem\n"
+        f"    client-key: {tmp_path}/pem\n"
+    )
+    return tmp_path / "kubelet.conf"
+
+
+def ready(client: KubeClient, renewed: float) -> None:
+    condition = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "fine"}
+    client.patch(f"/api/v1/nodes/{NAME}/status", {"status": {"conditions": [condition]}})
+    lease: dict[str, Any] = {"metadata": {"name": NAME}, "spec": {"holderIdentity": NAME, "renewTime": at(renewed)}}
+    try:
+        client.post(LEASES, {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", **lease})
+    except ApiError:
+        client.patch(f"{LEASES}/{NAME}", lease)
+
+
+@pytest.mark.parametrize("with_yaml", [True, False])
+def test_a_ready_node(admin: KubeClient, kubelet_conf: Path, monkeypatch: pytest.MonkeyPatch, with_yaml: bool) -> None:
+    if not with_yaml:
+        monkeypatch.setattr(_kube_config, "find_pyyaml", lambda: None)
+    ready(admin, time.time() + 60)
+    assert call(node_ready.main, kubeconfig=str(kubelet_conf), timeout=10) == {
+        "changed": False,
+        "node": NAME,
+        "ready": True,
+        "reason": "",
+        "invocation": {"module_args": {"kubeconfig": str(kubelet_conf), "timeout": 10}},
+        "warnings": [],
+    }
+
+
+def test_what_keeps_it_from_being_ready(admin: KubeClient, kubelet_conf: Path) -> None:
+    ready(admin, time.time() - 60)
+    _name, found = node_ready.look(str(kubelet_conf), time.time())
+    assert "its kubelet has not spoken" in found.reason
+    kubelet_conf.write_text(kubelet_conf.read_text().replace("127.0.0.1", "localhost"))
+    _name, found = node_ready.look(str(kubelet_conf), 0)
+    assert "certificate is refused" in found.reason, json.dumps(found.reason)
+    kubelet_conf.unlink()
+    assert "never joined" in node_ready.look(str(kubelet_conf), 0)[1].reason

@@ -1,0 +1,94 @@
+# Copyright: colocation.kubernetes contributors
+# Apache-2.0 License (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""What the role device_plugin writes: systemd judges the unit, the agent the configuration."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar, trust_as_template
+
+from colocation.common.settings import read
+from colocation.device_plugin.config import Config
+
+ROLE = Path(__file__).parents[3] / "roles" / "device_plugin"
+UNIT = "colocation-device-plugin.service"
+MOST_EXPOSED = 4.0
+SINCE = {"RestartSteps": 254, "RestartMaxDelaySec": 254}  # all others are older than Ubuntu 22.04's 249
+
+
+def _rendered(template: str, **variables: Any) -> str:
+    known = {
+        **yaml.safe_load((ROLE / "defaults/main.yml").read_text()),
+        "agent_runtime_interpreter": "/usr/bin/python3",
+        "__device_plugin_systemd": 249,
+        **variables,
+    }
+    text = trust_as_template((ROLE / "templates" / template).read_text())
+    rendered: str = Templar(DataLoader(), known).template(text)
+    return rendered
+
+
+def _systemd_analyze(*words: str) -> subprocess.CompletedProcess[str]:
+    program = shutil.which("systemd-analyze")
+    if program is None:
+        pytest.skip("no systemd-analyze here")
+    return subprocess.run([program, *words], capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def unit(tmp_path: Path) -> Path:
+    """As a node with the oldest systemd gets it."""
+    path = tmp_path / UNIT
+    path.write_text(_rendered(f"{UNIT}.j2"))
+    return path
+
+
+def test_systemd_reads_the_unit_without_a_word(unit: Path) -> None:
+    done = _systemd_analyze("verify", "--man=no", str(unit))
+    about_it = [line for line in done.stderr.splitlines() if UNIT in line and "is not executable" not in line]
+    assert about_it == []
+
+
+def test_the_unit_is_hardened(unit: Path) -> None:
+    done = _systemd_analyze("security", "--offline=true", "--no-pager", str(unit))
+    if "unrecognized option" in done.stderr:
+        pytest.skip("this systemd judges only units that it runs")
+    level = re.search(r"Overall exposure level for \S+: ([\d.]+)", done.stdout)
+    assert level is not None, done.stderr
+    assert float(level[1]) < MOST_EXPOSED
+
+
+@pytest.mark.parametrize("version", [249, 252, 253, 254, 257])
+def test_a_setting_is_there_only_where_systemd_knows_it(version: int) -> None:
+    keys = {line.partition("=")[0] for line in _rendered(f"{UNIT}.j2", __device_plugin_systemd=version).splitlines()}
+    assert {key: key in keys for key in SINCE} == {key: version >= since for key, since in SINCE.items()}
+    assert "RestartSec" in keys
+
+
+def test_the_agent_sees_a_directory_that_is_wiped_and_made_anew(unit: Path) -> None:
+    assert "ReadWritePaths=/var/lib/kubelet\n" in unit.read_text()
+
+
+@pytest.mark.parametrize("resources", [{}, {"mock": {"mock.com/gpu": 10, "a.com/b": 0}}])
+def test_the_agent_takes_the_configuration(resources: dict[str, Any], tmp_path: Path) -> None:
+    file = tmp_path / "device-plugin.yaml"
+    file.write_text(_rendered("device-plugin.yaml.j2", device_plugin_resources=resources, device_plugin_port=9999))
+    config = read(Config, str(file))
+    assert (dict(config.mock), config.status.port) == (resources.get("mock", {}), 9999)
+    assert (config.kubelet_dir, config.log_level) == ("/var/lib/kubelet/device-plugins", "info")
+
+
+def test_defaults_are_the_agents_own() -> None:
+    defaults = yaml.safe_load((ROLE / "defaults/main.yml").read_text())
+    own = Config()
+    assert defaults["device_plugin_kubelet_dir"] == own.kubelet_dir
+    assert defaults["device_plugin_port"] == own.status.port
+    assert defaults["device_plugin_log_level"] == own.log_level
