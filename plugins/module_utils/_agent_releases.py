@@ -98,7 +98,7 @@ def plan(view: View, wanted: str, python: str, architecture: str, keep: int) -> 
 
 
 def lacks_room(view: View, todo: Plan, needed: int) -> bool:
-    """Whether the controller can tell already that the disk is too small; where leftovers go first, only the node can."""
+    """Whether the disk is too small, as far as can be told from afar: leftovers go first, and make room."""
     return todo.install and not todo.clear and view.free < needed
 
 
