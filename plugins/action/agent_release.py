@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import re
 import time
@@ -31,7 +30,12 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_pip i
     fill,
     find_pip,
 )
-from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_releases import Plan, View, plan
+from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_releases import (
+    Plan,
+    View,
+    lacks_room,
+    plan,
+)
 from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_target import (
     NoTarget,
     Target,
@@ -64,7 +68,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible ships no types
     def _present(self) -> dict[str, Any]:
         targets = self._targets()
         with self._timed("look"):
-            seen = self._on_the_node(_pythons=sorted({target.python for target in targets}, key=_minor))
+            seen = self._on_the_node({"pythons": sorted({target.python for target in targets}, key=_minor)})
         if seen.get("failed") or seen.get("unreachable"):
             return _explained(seen)
         interpreter, view = seen["interpreter"], View.from_json(seen["view"])
@@ -87,7 +91,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible ships no types
         }
         if todo.replaces:
             result["warnings"] = [f"release {release.id} is installed anew: {todo.replaces}"]
-        if todo.install and view.free < space_needed(release):
+        if lacks_room(view, todo, space_needed(release)):
             raise AnsibleActionFail(full(self.options["root"], space_needed(release), view.free))
         if not todo.changes or self._task.check_mode:
             return result
@@ -115,18 +119,18 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible ships no types
         lock = (self._source() / "locks" / target.lock).resolve()
 
         def with_pip(tree: Path) -> None:
-            fill(tree, target, lock, find_pip(options["pip"]), Source(options["index"], wheels))
+            fill(tree, target, lock, find_pip(options["pip"]), Source(options["index"], wheels), os.environ)
 
         return archive_for(self._source(), target, cache.absolute(), with_pip)
 
     def _settle(self, archive: Archive, todo: Plan, interpreter: str) -> dict[str, Any]:
-        order = functools.partial(self._on_the_node, _release=archive.release.to_json(), interpreter=interpreter)
-        if not todo.install:
-            return order()
-        with self._timed("copy"):
-            copied = self._copy(archive)
+        self.options["interpreter"] = interpreter
+        order: dict[str, Any] = {"release": archive.release.to_json()}
+        if todo.install:
+            with self._timed("copy"):
+                order |= {"archive": self._copy(archive), "sha256": archive.sha256}
         with self._timed("install"):
-            return order(_archive=copied, _sha256=archive.sha256)
+            return self._on_the_node(order)
 
     def _copy(self, archive: Archive) -> str:
         """Bring the archive into Ansible's temporary directory on the node, which is removed after the task."""
@@ -148,8 +152,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible ships no types
         self._fixup_perms2([place, path])
         return path
 
-    def _on_the_node(self, **more: Any) -> dict[str, Any]:
-        arguments = {name: self.options[name] for name in ON_THE_NODE} | more
+    def _on_the_node(self, order: dict[str, Any] | None = None) -> dict[str, Any]:
+        arguments = {name: self.options[name] for name in ON_THE_NODE} | {"order": order or {}}
         found: dict[str, Any] = self._execute_module(MODULE, module_args=arguments, task_vars=self.task_vars)
         return found
 

@@ -98,7 +98,7 @@ def bundled_pip() -> str:
 
 
 def fill(
-    tree: Path, target: Target, lock: Path, pip: Sequence[str], source: Source, environ: Mapping[str, str] = os.environ
+    tree: Path, target: Target, lock: Path, pip: Sequence[str], source: Source, environ: Mapping[str, str]
 ) -> None:
     """Put the packages of a lock into a tree."""
     where = ["--target", str(tree), "--no-compile", "--require-hashes", "--progress-bar", "off"]
@@ -126,6 +126,7 @@ def fill(
 
 def explain(said: str, target: Target, source: Source) -> str:
     """What a failed pip means."""
+    said = re.sub(r"://[^/@\s]+@", "://****@", said)  # pip hides passwords too, but not in every version and place
     what = f"the packages of {target.lock} can't be had from {source}"
     if "DO NOT MATCH THE HASHES" in said:
         wrong = _after(said, "DO NOT MATCH THE HASHES")

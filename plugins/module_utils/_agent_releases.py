@@ -97,6 +97,11 @@ def plan(view: View, wanted: str, python: str, architecture: str, keep: int) -> 
     return Plan(there is None or bool(fault), fault, link, gone, bool(view.leftovers))
 
 
+def lacks_room(view: View, todo: Plan, needed: int) -> bool:
+    """Whether the disk is too small, as far as can be told from afar: leftovers go first, and make room."""
+    return todo.install and not todo.clear and view.free < needed
+
+
 # Looking
 
 

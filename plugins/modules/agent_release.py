@@ -73,6 +73,12 @@ options:
       - Without it, C(colocation-kubernetes/agents) in the user's cache directory (C(XDG_CACHE_HOME), C(~/.cache)).
     type: str
     default: ""
+  order:
+    description:
+      - What the action plugin wants of the module on the node. It is refused in a task.
+      - C(pythons) (the minors that there are locks for) asks how the node stands. C(release), C(archive) and C(sha256)
+        (a release's record, its archive on the node and the archive's hash) make the release stand there.
+    type: dict
 attributes:
   check_mode:
     support: full
@@ -156,6 +162,7 @@ seconds:
 
 import os
 from dataclasses import asdict
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
@@ -175,36 +182,28 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_relea
 from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_tree import Release
 from ansible_collections.colocation.kubernetes.plugins.module_utils._command import runner
 
-# What the action plugin adds: the minors that there are locks for, or what is to be installed and its archive here.
-INTERNAL = {
-    "_pythons": {"type": "list", "elements": "str"},
-    "_release": {"type": "dict"},
-    "_archive": {"type": "path"},
-    "_sha256": {"type": "str"},
-}
 
-
-def see(module: AnsibleModule) -> None:
+def see(module: AnsibleModule, pythons: list[str]) -> None:
     """What stands on the node, for the action plugin to decide."""
     params = module.params
-    interpreter = find(params["interpreter"], params["_pythons"], runner(module.run_command))
+    interpreter = find(params["interpreter"], pythons, runner(module.run_command))
     view = look(params["root"], params["state_dir"])
     module.exit_json(changed=False, interpreter=asdict(interpreter), view=view.to_json())
 
 
-def settle(module: AnsibleModule) -> None:
+def settle(module: AnsibleModule, wanted: dict[str, Any]) -> None:
     """Make the release stand there."""
     params = module.params
-    release = Release.from_json(params["_release"])
+    release = Release.from_json(wanted["release"])
     root = params["root"]
     with locked(root) as releases:
         view = look(root, params["state_dir"])
         todo = plan(view, release.id, release.python, release.architecture, params["keep"])
         drop(releases, view.leftovers)
         if todo.install:
-            if not params["_archive"]:
+            if "archive" not in wanted:
                 raise ReleaseError(f"release {release.id} was changed while we looked; run again")
-            order = Order(params["_archive"], params["_sha256"], release, params["interpreter"])
+            order = Order(wanted["archive"], wanted["sha256"], release, params["interpreter"])
             install(order, releases, runner(module.run_command), replaces=bool(todo.replaces))
         if todo.link:
             point(root, release.id)
@@ -222,14 +221,15 @@ def clear(module: AnsibleModule) -> None:
 
 
 def main() -> None:
-    module = AnsibleModule(argument_spec={**ARGUMENTS, **INTERNAL}, supports_check_mode=True)
+    module = AnsibleModule(argument_spec={**ARGUMENTS, "order": {"type": "dict"}}, supports_check_mode=True)
+    order = module.params["order"] or {}
     try:
         if module.params["state"] == "absent":
             clear(module)
-        elif module.params["_release"]:
-            settle(module)
-        elif module.params["_pythons"]:
-            see(module)
+        elif "release" in order:
+            settle(module, order)
+        elif "pythons" in order:
+            see(module, order["pythons"])
         module.fail_json(msg="agent_release works through its action plugin; call it as a task, by its full name")
     except (ReleaseError, NoInterpreter) as problem:
         module.fail_json(msg=str(problem))

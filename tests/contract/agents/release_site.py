@@ -7,17 +7,24 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 import colocation
 from ansible_collections.colocation.kubernetes.plugins.module_utils import _agent_pip
+from ansible_collections.colocation.kubernetes.tests.contract.agents.interpreters import interpreter
 
 COLLECTIONS = Path(_agent_pip.__file__).parents[5]
 AGENTS = Path(colocation.__file__).parent.parent
+KNOWN = {version: interpreter(version) for version in yaml.safe_load((AGENTS / "targets.yml").read_text())["pythons"]}
+PYTHONS = {version: found for version, found in KNOWN.items() if found}
+ONE, PYTHON = next(iter(PYTHONS.items()))
 PLAYBOOK = """\
 - hosts: all
   gather_facts: false
@@ -133,3 +140,27 @@ class Site:
     def releases(self, name: str) -> list[str]:
         directory = self.place / name / "releases"
         return sorted(os.listdir(directory)) if directory.is_dir() else []
+
+
+def nodes(site: Site) -> dict[str, dict[str, Any]]:
+    """A node for each Python, and a second one for the first."""
+    named = {f"node-{version}": site.node(f"node-{version}", path) for version, path in PYTHONS.items()}
+    return {**named, "twin": site.node("twin", PYTHON)}
+
+
+def closed_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+    return port
+
+
+def index_down() -> dict[str, str]:
+    """A pip that can reach nothing."""
+    return {
+        "PIP_CONFIG_FILE": os.devnull,
+        "PIP_EXTRA_INDEX_URL": "",
+        "PIP_FIND_LINKS": "",
+        "PIP_INDEX_URL": f"http://127.0.0.1:{closed_port()}/simple",
+        "PIP_NO_CACHE_DIR": "1",
+        "PIP_RETRIES": "1",
+    }

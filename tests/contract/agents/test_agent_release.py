@@ -1,9 +1,9 @@
 # Copyright: colocation.kubernetes contributors
 # Apache-2.0 License (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The whole road with a real Ansible, a real pip and the real locks: the nodes are directories of this machine.
+"""The road of a release with a real Ansible, a real pip and the real locks: the nodes are directories of this machine.
 
-One run makes the trees of all Pythons that are here; the tests after it use its cache, or make one of their own where
-the question is what the controller does without.
+One run makes the trees of all Pythons that are here; the tests after it use its cache. What goes wrong on the
+controller is in `test_agent_controller`.
 """
 
 from __future__ import annotations
@@ -13,105 +13,28 @@ import json
 import os
 import platform
 import re
-import shutil
-import socket
 import subprocess
 import sys
 import time
-import venv
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_install import space_needed
 from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_tree import Release
 from ansible_collections.colocation.kubernetes.tests.contract.agents.interpreters import interpreter
-from ansible_collections.colocation.kubernetes.tests.contract.agents.release_site import AGENTS, Run, Site
+from ansible_collections.colocation.kubernetes.tests.contract.agents.release_site import (
+    ONE,
+    PYTHON,
+    PYTHONS,
+    Run,
+    Site,
+    index_down,
+    nodes,
+)
 
-PYTHONS = {
-    version: found
-    for version in yaml.safe_load((AGENTS / "targets.yml").read_text())["pythons"]
-    if (found := interpreter(version))
-}
-ONE, PYTHON = next(iter(PYTHONS.items()))
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="makes a mount namespace")
-
-
-def nodes(site: Site) -> dict[str, dict[str, Any]]:
-    """A node for each Python, and a second one for the first."""
-    named = {f"node-{version}": site.node(f"node-{version}", path) for version, path in PYTHONS.items()}
-    return {**named, "twin": site.node("twin", PYTHON)}
-
-
-@pytest.fixture(scope="module")
-def all_pythons(tmp_path_factory: pytest.TempPathFactory) -> tuple[Site, Run]:
-    place = tmp_path_factory.mktemp("site")
-    site = Site(place, place / "cache")
-    run = site.run(nodes(site))
-    assert run.status == 0, run.output
-    return site, run
-
-
-@pytest.fixture
-def site(all_pythons: tuple[Site, Run], tmp_path: Path) -> Site:
-    """Fresh nodes, with the cache of the first run."""
-    return Site(tmp_path, all_pythons[0].cache)
-
-
-@pytest.fixture
-def installed(all_pythons: tuple[Site, Run], site: Site) -> Site:
-    """A node with a release, as the first run made it."""
-    first = all_pythons[0].place
-    shutil.copytree(first / f"node-{ONE}", site.place / "node", symlinks=True)
-    shutil.copy(first / f"node-{ONE}.json", site.place / "node.json")
-    return site
-
-
-@pytest.fixture
-def bare(tmp_path: Path) -> Site:
-    """Fresh nodes, and a controller that has made nothing."""
-    return Site(tmp_path, tmp_path / "cache")
-
-
-@pytest.fixture(scope="module")
-def all_wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory of wheels for the first Python, made as the role's README says."""
-    place = tmp_path_factory.mktemp("wheels")
-    where = ("--no-deps", "--require-hashes", "--only-binary=:all:", "--implementation", "cp", "--python-version", ONE)
-    platforms = ("--platform", f"manylinux2014_{platform.machine()}")
-    lock = AGENTS / "locks" / f"python{ONE}-{platform.machine()}.txt"
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--dest", place, *where, *platforms]
-    subprocess.run([*command, "-r", lock], check=True)
-    return place
-
-
-@pytest.fixture
-def wheels(all_wheels: Path, tmp_path: Path) -> Path:
-    """One that may be changed."""
-    return Path(shutil.copytree(all_wheels, tmp_path / "wheels"))
-
-
-def closed_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-    return port
-
-
-def index_down() -> dict[str, str]:
-    """A pip that can reach nothing."""
-    return {
-        "PIP_CONFIG_FILE": os.devnull,
-        "PIP_EXTRA_INDEX_URL": "",
-        "PIP_FIND_LINKS": "",
-        "PIP_INDEX_URL": f"http://127.0.0.1:{closed_port()}/simple",
-        "PIP_NO_CACHE_DIR": "1",
-        "PIP_RETRIES": "1",
-    }
-
-
-# The road
 
 
 @pytest.mark.parametrize("version", PYTHONS)
@@ -342,106 +265,3 @@ def until_unlocked(releases: Path) -> None:
                 time.sleep(0.05)
     finally:
         os.close(handle)
-
-
-# What goes wrong on the controller
-
-
-def test_an_index_that_is_down(bare: Site) -> None:
-    run = bare.run({"node": bare.node("node", PYTHON)}, environment=index_down())
-    assert run.failed("can't be had from the index that pip is configured with: it can't be reached"), run.output
-    assert run.failed("[Errno 111] Connection refused"), run.output
-    assert not (bare.place / "node").exists()
-
-
-def test_a_named_index_that_is_down_keeps_its_password(bare: Site) -> None:
-    index = f"http://me:hidden-word@127.0.0.1:{closed_port()}/simple"
-    variables = {"agent_runtime_index": index}
-    node = {"node": bare.node("node", PYTHON, **variables)}
-    run = bare.run(node, "-vvv", environment={**index_down(), "PIP_INDEX_URL": ""})
-    assert run.failed("can't be had from the index of agent_runtime_index: it can't be reached"), run.output
-    assert "hidden-word" not in run.output
-
-
-def test_a_file_that_is_not_the_one_of_the_lock(bare: Site) -> None:
-    source = bare.source(lock=("--hash=sha256:", "--hash=sha256:" + "0" * 64 + " #"))
-    run = bare.run({"node": bare.node("node", PYTHON)}, agent_runtime_source=str(source))
-    assert run.failed("it may have been tampered with"), run.output
-    assert run.failed("Expected sha256 " + "0" * 64), run.output
-    assert sorted(path.name for path in bare.cache.iterdir()) == [f"python{ONE}-{platform.machine()}.lock"]
-
-
-def test_wheels_in_a_directory_are_enough(bare: Site, wheels: Path) -> None:
-    node = {"node": bare.node("node", PYTHON)}
-    run = bare.run(node, environment=index_down(), agent_runtime_wheel_dir=str(wheels))
-    assert run.status == 0, run.output
-    assert len(bare.releases("node")) == 1
-
-
-@pytest.mark.parametrize(
-    ("damage", "words"),
-    [
-        ("missing", "it has no file of grpcio=="),
-        ("another", "The file there is not the one that the lock names"),
-        ("no directory", "wheels, which is no directory on the controller"),
-    ],
-)
-def test_a_directory_of_wheels_that_lacks_something(bare: Site, wheels: Path, damage: str, words: str) -> None:
-    (grpcio,) = wheels.glob("grpcio-*")
-    if damage == "missing":
-        grpcio.unlink()
-    elif damage == "another":
-        grpcio.write_bytes(b"another")
-    else:
-        shutil.rmtree(wheels)
-    run = bare.run({"node": bare.node("node", PYTHON)}, agent_runtime_wheel_dir=str(wheels))
-    assert run.failed(words), run.output
-    assert not (bare.place / "node").exists()
-
-
-def bare_environment(place: Path) -> Path:
-    """A virtual environment as uv makes them: Ansible is in it, pip is not."""
-    venv.create(place, with_pip=False, symlinks=True)
-    (packages,) = place.glob("lib/python3*/site-packages")
-    (there,) = {path for path in map(Path, sys.path) if (path / "ansible").is_dir()}
-    for item in there.iterdir():
-        if not re.match(r"(pip|_distutils_hack|distutils-precedence)", item.name):
-            (packages / item.name).symlink_to(item)
-    assert subprocess.run([place / "bin/python", "-c", "import pip"], capture_output=True, check=False).returncode
-    return place / "bin" / "python"
-
-
-def test_a_controller_without_pip_takes_the_one_of_ensurepip(bare: Site, wheels: Path) -> None:
-    python = bare_environment(bare.place / "venv")
-    node = {"node": bare.node("node", PYTHON)}
-    run = bare.run(node, controller=str(python), environment={"PATH": "/nowhere:/bin:/usr/bin"})
-    assert run.status == 0, run.output
-
-
-def test_a_controller_without_any_pip_says_what_to_install(bare: Site) -> None:
-    python = bare_environment(bare.place / "venv")
-    (packages,) = (bare.place / "venv").glob("lib/python3*/site-packages")
-    (packages / "sitecustomize.py").write_text("import sys\nsys.modules['ensurepip'] = None\n")
-    (bare.place / "empty").mkdir()
-    for name in ("sh", "df", "mkdir", "rm", "chmod", "id", "sleep", "stty"):
-        (bare.place / "empty" / name).symlink_to(shutil.which(name) or "/bin/false")
-    run = bare.run(
-        {"node": bare.node("node", PYTHON)},
-        controller=str(python),
-        environment={"PATH": str(bare.place / "empty")},
-    )
-    assert run.failed("the controller has no pip, which fetches the agents' packages"), run.output
-    assert run.failed("python3-pip, or python3-venv on Debian"), run.output
-
-
-def test_a_cache_of_another_controller_needs_no_pip(site: Site, bare: Site) -> None:
-    shutil.copytree(site.cache, bare.cache)
-    node = {"node": bare.node("node", PYTHON)}
-    run = bare.run(node, environment=index_down(), agent_runtime_pip="/bin/false")
-    assert run.status == 0, run.output
-
-
-@pytest.mark.parametrize("setting", [{"agent_runtime_keep_releases": 1}, {"agent_runtime_root": "/opt"}])
-def test_settings_that_make_no_sense_are_refused(bare: Site, setting: dict[str, Any]) -> None:
-    run = bare.run({"node": bare.node("node", PYTHON)}, **setting)
-    assert run.failed("there is no release to go back to"), run.output

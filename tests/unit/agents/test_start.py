@@ -95,5 +95,7 @@ def test_it_loads_nothing_compiled_of_ours(release: Path) -> None:
     """Whatever Python runs it must come so far as to say what is wrong."""
     code = "import sys, colocation.start; print(*sorted(m for m in sys.modules if m.split('.')[0] in sys.argv[1:]))"
     named = ["colocation", "grpc", "google", "yaml"]
-    done = subprocess.run([sys.executable, "-Es", "-c", code, *named], cwd=release, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-Es", "-c", code, *named], cwd=release, capture_output=True, text=True, check=True
+    )
     assert done.stdout.split() == ["colocation", "colocation.common", "colocation.common.journal", "colocation.start"]

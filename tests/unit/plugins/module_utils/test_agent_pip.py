@@ -146,7 +146,7 @@ def test_a_failing_pip_is_explained(place: Path) -> None:
 
 def test_a_pip_that_can_not_be_run_is_explained(place: Path) -> None:
     with pytest.raises(PipFailed, match="/nowhere/pip can't be run: No such file"):
-        fill(place / "tree", TARGET, Path("/l"), ["/nowhere/pip"], Source())
+        fill(place / "tree", TARGET, Path("/l"), ["/nowhere/pip"], Source(), {})
 
 
 WRONG = """ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE. Examine the contents carefully.
@@ -168,6 +168,7 @@ NONE = "ERROR: No matching distribution found for grpcio==1.85.1\n"
         (BROKEN.format("?") + NONE, ["can't be reached (pip lost the connection)"]),
         (NONE, ["it has no file of grpcio==1.85.1 for python3.13-x86_64"]),
         ("ERROR: [Errno 28] No space left on device", ["disk is full", "agent_runtime_cache_dir"]),
+        ("ERROR: 401 for https://me:secret@index/x", ["ERROR: 401 for https://****@index/x"]),
         ("a\nb\nc\nd\ne\nf\n", ["pip said: b / c / d / e / f"]),
         ("", ["pip said: "]),
     ],

@@ -21,6 +21,7 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_relea
     current,
     drop,
     free,
+    lacks_room,
     locked,
     look,
     plan,
@@ -84,6 +85,16 @@ def test_the_newest_stay() -> None:
 def test_what_is_used_stays_before_what_is_newer() -> None:
     used = {OTHERS[3]: "current leads to it", OTHERS[4]: "process 1 runs from it"}
     assert plan(view(OTHERS, OTHERS[3], used), WANTED, "3.13", "x86_64", 3).remove == tuple(OTHERS[:3])
+
+
+def test_a_small_disk_is_told_unless_leftovers_may_be_what_fills_it() -> None:
+    bare = replace(view([]), free=99)
+    half = replace(bare, leftovers=(".partial-0.1.0-000000000000-12345678",))
+    assert lacks_room(bare, plan(bare, WANTED, "3.13", "x86_64", 3), 100)
+    assert not lacks_room(bare, plan(bare, WANTED, "3.13", "x86_64", 3), 99)
+    assert not lacks_room(half, plan(half, WANTED, "3.13", "x86_64", 3), 100)
+    there = replace(view([WANTED], current=WANTED), free=0)
+    assert not lacks_room(there, plan(there, WANTED, "3.13", "x86_64", 3), 100)
 
 
 @given(st.permutations(IDS), st.integers(0, 6), st.sets(st.sampled_from(IDS)), st.integers(1, 7))

@@ -29,11 +29,11 @@ class Node:
         return call(agent_release.main, check_mode, **options, **more)
 
     def see(self) -> dict[str, Any]:
-        return self(_pythons=[PYTHON])
+        return self(order={"pythons": [PYTHON]})
 
     def settle(self, packed: Archive, copied: bool = True, **more: Any) -> dict[str, Any]:
-        arrived = {"_archive": packed.path, "_sha256": packed.sha256} if copied else {}
-        return self(_release=packed.release.to_json(), **arrived, **more)
+        arrived = {"archive": packed.path, "sha256": packed.sha256} if copied else {}
+        return self(order={"release": packed.release.to_json(), **arrived}, **more)
 
     @property
     def releases(self) -> set[str]:
@@ -104,7 +104,7 @@ def test_a_bad_archive_changes_nothing(node: Node, packed: list[Archive]) -> Non
 
 
 def test_an_interpreter_that_is_not_there_is_told(node: Node) -> None:
-    said = node(_pythons=["3.99"])
+    said = node(order={"pythons": ["3.99"]})
     assert said["failed"]
     assert said["msg"].startswith(f"agent_runtime_python_interpreter is {sys.executable}: it is Python {PYTHON}, and")
 
