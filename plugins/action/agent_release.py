@@ -16,27 +16,27 @@ import yaml
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.action import ActionBase
 
-from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_build import (
-    Archive,
-    BuildFailed,
-    archive_for,
-    default_cache,
-)
 from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_install import full, space_needed
 from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_options import ARGUMENTS, ON_THE_NODE
-from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_pip import (
-    PipFailed,
-    Source,
-    fill,
-    find_pip,
-)
 from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_releases import (
     Plan,
     View,
     lacks_room,
     plan,
 )
-from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_target import (
+from ansible_collections.colocation.kubernetes.plugins.plugin_utils._agent_build import (
+    Archive,
+    BuildFailed,
+    archive_for,
+    default_cache,
+)
+from ansible_collections.colocation.kubernetes.plugins.plugin_utils._agent_pip import (
+    PipFailed,
+    Source,
+    fill,
+    find_pip,
+)
+from ansible_collections.colocation.kubernetes.plugins.plugin_utils._agent_target import (
     NoTarget,
     Target,
     choose_target,

@@ -17,7 +17,7 @@ from typing import Any
 import yaml
 
 import colocation
-from ansible_collections.colocation.kubernetes.plugins.module_utils import _agent_pip
+from ansible_collections.colocation.kubernetes.plugins.plugin_utils import _agent_pip
 from ansible_collections.colocation.kubernetes.tests.contract.agents.interpreters import interpreter
 
 COLLECTIONS = Path(_agent_pip.__file__).parents[5]

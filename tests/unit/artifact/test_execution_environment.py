@@ -12,10 +12,10 @@ from pathlib import Path
 import yaml
 from packaging.requirements import Requirement
 
-from ansible_collections.colocation.kubernetes.plugins.module_utils import _agent_pip
+from ansible_collections.colocation.kubernetes.plugins.plugin_utils import _agent_pip
 
 ROOT = Path(_agent_pip.__file__).parents[2]
-ON_THE_CONTROLLER = ("action", "filter", "module_utils")
+ON_THE_CONTROLLER = ("action", "filter", "module_utils", "plugin_utils")
 BY_ANSIBLE = {"ansible", "ansible_collections", "yaml"}  # ansible-core itself depends on PyYAML
 BINDEP = re.compile(r"[a-z0-9-]+( \[(platform:[a-z]+ ?)+\])?")
 

@@ -10,8 +10,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_build import Archive, archive_for
-from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_target import Target
+from ansible_collections.colocation.kubernetes.plugins.plugin_utils._agent_build import Archive, archive_for
+from ansible_collections.colocation.kubernetes.plugins.plugin_utils._agent_target import Target
 
 PYTHON = "{}.{}".format(*sys.version_info[:2])
 HERE = Target(PYTHON, platform.machine(), (f"manylinux_2_34_{platform.machine()}",))

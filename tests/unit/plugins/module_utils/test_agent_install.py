@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.colocation.kubernetes.plugins.module_utils import _agent_install
-from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_build import Archive
 from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_install import Order, install, space_needed
 from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_releases import ReleaseError
 from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_tree import Release, faults
+from ansible_collections.colocation.kubernetes.plugins.plugin_utils._agent_build import Archive
 from ansible_collections.colocation.kubernetes.tests.unit.plugins.agent_trees import archive, run
 
 

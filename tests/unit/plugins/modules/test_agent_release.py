@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_build import Archive
 from ansible_collections.colocation.kubernetes.plugins.modules import agent_release
+from ansible_collections.colocation.kubernetes.plugins.plugin_utils._agent_build import Archive
 from ansible_collections.colocation.kubernetes.tests.unit.plugins.agent_trees import PYTHON, archive
 from ansible_collections.colocation.kubernetes.tests.unit.plugins.modules.module_call import call
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.colocation.kubernetes.plugins.module_utils import _agent_pip
-from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_pip import (
+from ansible_collections.colocation.kubernetes.plugins.plugin_utils import _agent_pip
+from ansible_collections.colocation.kubernetes.plugins.plugin_utils._agent_pip import (
     PipFailed,
     Source,
     bundled_pip,
@@ -20,7 +20,7 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_pip i
     fill,
     find_pip,
 )
-from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_target import Target
+from ansible_collections.colocation.kubernetes.plugins.plugin_utils._agent_target import Target
 
 TARGET = Target("3.13", "x86_64", ("manylinux_2_34_x86_64", "linux_x86_64"))
 FAKE = """#!/bin/sh

@@ -13,16 +13,16 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_archive import unpack
-from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_build import (
+from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_tree import walk
+from ansible_collections.colocation.kubernetes.plugins.plugin_utils._agent_build import (
     KEPT,
     Archive,
     BuildFailed,
     archive_for,
     default_cache,
 )
-from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_pip import PipFailed
-from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_target import Target
-from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_tree import walk
+from ansible_collections.colocation.kubernetes.plugins.plugin_utils._agent_pip import PipFailed
+from ansible_collections.colocation.kubernetes.plugins.plugin_utils._agent_target import Target
 from ansible_collections.colocation.kubernetes.tests.unit.plugins.agent_trees import HERE, distribution, fill
 
 

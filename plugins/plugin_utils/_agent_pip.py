@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_target import Target
+from ansible_collections.colocation.kubernetes.plugins.plugin_utils._agent_target import Target
 
 LIMIT = 1800  # seconds; pip itself gives up much earlier on a dead index
 # Settings that would put packages elsewhere or choose others.

@@ -24,7 +24,6 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_archive import pack
-from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_target import Target
 from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_tree import (
     BYTECODE,
     PACKAGE,
@@ -35,6 +34,7 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_tree 
     is_bytecode,
     walk,
 )
+from ansible_collections.colocation.kubernetes.plugins.plugin_utils._agent_target import Target
 
 FORMAT = "1"  # of what is made; another one makes all archives anew
 KEPT = 3  # archives for each target

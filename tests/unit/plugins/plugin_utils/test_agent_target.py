@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 import colocation
-from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_target import (
+from ansible_collections.colocation.kubernetes.plugins.plugin_utils._agent_target import (
     NoTarget,
     choose_target,
     parse_targets,
