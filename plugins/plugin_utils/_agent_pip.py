@@ -104,7 +104,7 @@ def fill(
     where = ["--target", str(tree), "--no-compile", "--require-hashes", "--progress-bar", "off"]
     command = [*pip, "install", *target.pip_options, *source.options(), *where, "-r", str(lock)]
     try:
-        done = subprocess.run(  # pylint: disable=ansible-bad-function  # on the controller, with a limit
+        done = subprocess.run(
             command,
             cwd=tree.parent,
             env=source.environment(environ),
