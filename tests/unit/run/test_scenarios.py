@@ -72,7 +72,8 @@ def test_one_that_failed_is_not_run_with_the_newest_core_too(session: SessionDou
 
 
 @pytest.mark.parametrize(
-    ("cores", "memory", "lanes"), [(2, 24 * GIB, 2), (2, 8 * GIB, 1), (1, 64 * GIB, 1), (64, 512 * GIB, 4), (2, GIB, 1)]
+    ("cores", "memory", "lanes"),
+    [(2, 24 * GIB, 1), (4, 24 * GIB, 2), (8, 8 * GIB, 1), (1, 64 * GIB, 1), (64, 512 * GIB, 4), (2, GIB, 1)],
 )
 def test_lanes_by_cores_and_memory(cores: int, memory: int, lanes: int) -> None:
     assert scenarios.at_a_time(cores, memory) == lanes
