@@ -22,6 +22,7 @@ from types import FrameType
 GRACE_SECONDS = 60.0  # a test that runs VMs needs a while to take them down
 
 _running: set[subprocess.Popen[bytes]] = set()
+_held: list[int] | None = None  # the signals that came while a child was being started; None: none is being started
 _guard = threading.RLock()  # not Lock: the signal handler may find its own thread inside
 
 
@@ -50,24 +51,43 @@ def child(
     pass_fds: Sequence[int] = (),
 ) -> Iterator[subprocess.Popen[bytes]]:
     """A child in its own process group, which is gone when the block ends."""
-    process = subprocess.Popen(
-        [*_passes_death_on(), *map(str, command)],
-        stdin=subprocess.DEVNULL,
-        stdout=stdout,
-        stderr=subprocess.STDOUT if stdout is not None else None,
-        env=dict(env),
-        cwd=cwd,
-        start_new_session=True,
-        pass_fds=pass_fds,
-    )
-    with _guard:
-        _running.add(process)
+    process = None
     try:
+        with _signals_held():  # one that came in between would leave a child that nobody knows
+            process = subprocess.Popen(
+                [*_passes_death_on(), *map(str, command)],
+                stdin=subprocess.DEVNULL,
+                stdout=stdout,
+                stderr=subprocess.STDOUT if stdout is not None else None,
+                env=dict(env),
+                cwd=cwd,
+                start_new_session=True,
+                pass_fds=pass_fds,
+            )
+            with _guard:
+                _running.add(process)
         yield process
     finally:
-        end_group(process)
-        with _guard:
-            _running.discard(process)
+        if process is not None:
+            end_group(process)
+            with _guard:
+                _running.discard(process)
+
+
+@contextmanager
+def _signals_held() -> Iterator[None]:
+    """Have `ended_by_signals` wait for the end of the block; it raises in the main thread only."""
+    global _held
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    _held = []
+    try:
+        yield
+    finally:
+        came, _held = _held, None
+        for number in came[:1]:
+            signal.raise_signal(number)
 
 
 def _passes_death_on() -> list[str]:
@@ -107,6 +127,9 @@ def ended_by_signals() -> Iterator[None]:
     """Turn the signals that end a program into `Stopped`, so that every `finally` runs; children are told at once."""
 
     def stop(number: int, _frame: FrameType | None) -> None:
+        if _held is not None:
+            _held.append(number)
+            return
         for other in numbers:
             signal.signal(other, signal.SIG_IGN)
         with _guard:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -72,6 +73,24 @@ def test_a_signal_ends_the_children_first(number: signal.Signals, tmp_path: Path
         engine.send_signal(number)
         assert engine.wait(20) == 128 + number
         wait_until_gone(grandchild)
+
+
+def test_a_signal_that_comes_while_a_child_is_started_ends_it_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pid = tmp_path / "pid"
+    start = subprocess.Popen
+
+    def slow(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:
+        child = start(*arguments, **options)
+        wait_for(pid)
+        signal.raise_signal(signal.SIGTERM)
+        return child
+
+    monkeypatch.setattr(subprocess, "Popen", slow)
+    with pytest.raises(process.Stopped), process.ended_by_signals():
+        process.run(["sh", "-c", GRANDCHILD.format(pid=pid)], tmp_path / "log", env=os.environ, cwd=tmp_path)
+    wait_until_gone(wait_for(pid))
 
 
 def test_children_are_told_when_the_program_is_killed_outright(tmp_path: Path) -> None:

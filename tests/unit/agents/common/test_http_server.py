@@ -86,6 +86,9 @@ def test_silent_clients_take_all_places_for_a_moment_only(server: HttpServer) ->
         time.sleep(0.2)
         assert said(server, b"").startswith(b"HTTP/1.1 503 ")
         assert all(connection.recv(100).startswith(b"HTTP/1.1 408 ") for connection in silent)
+        deadline = time.monotonic() + 10
+        while said(server, b"GET /page HTTP/1.1\r\n\r\n").startswith(b"HTTP/1.1 503 "):  # a thread is about to end
+            assert time.monotonic() < deadline
         assert page(server) == "it is /page"
 
 
