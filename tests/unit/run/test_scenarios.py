@@ -52,6 +52,7 @@ def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SessionDouble:
         (tmp_path / "molecule" / name).mkdir(parents=True)
         (tmp_path / "molecule" / name / "molecule.yml").touch()
     monkeypatch.setattr(scenarios, "at_a_time", lambda: 2)
+    monkeypatch.setattr(scenarios, "WITH_NEWEST_CORE", ("healthy",))
     return SessionDouble(SimpleNamespace(collection=tmp_path), [], threading.Barrier(2))
 
 
