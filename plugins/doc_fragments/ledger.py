@@ -6,11 +6,11 @@ from __future__ import annotations
 class ModuleDocFragment:
     """The options of modules that keep a ledger, as `_ledger_options` has them."""
 
-    # What every such module has: where the ledger is.
+    # What every such module has: where the ledger is, and what lies beside it.
     DOCUMENTATION = r"""
 options:
   state_dir:
-    description: Directory on the node that holds the ledger.
+    description: Directory on the node that holds the ledger, and the agents' records and credentials.
     type: path
     default: /var/lib/colocation
 """

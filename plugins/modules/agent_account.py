@@ -17,18 +17,16 @@ description:
   - All three belong to the Node. When it is deleted, Kubernetes removes them, and every token ends.
   - Objects with these names and without our labels are left alone, and the module fails.
 extends_documentation_fragment:
+  - colocation.kubernetes.attributes
   - colocation.kubernetes.kube_auth
 attributes:
   check_mode:
     support: full
-    description: Can run in check mode and return changed status without changing anything.
   diff_mode:
     support: full
-    description: Shows what changes when run with C(--diff).
     details: What changes in each object. Nothing in them is secret.
   idempotent:
     support: full
-    description: A second run with the same options changes nothing.
 options:
   node:
     description: The node's name in the API.

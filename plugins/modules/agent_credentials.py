@@ -18,18 +18,18 @@ description:
     and whether they may do what the agents do. When it can't be reached, or does not take them, or a right is missing,
     the module fails and what stood before stays.
   - A warning tells when a certificate or token should have been renewed, and who renews it.
+extends_documentation_fragment:
+  - colocation.kubernetes.attributes
+  - colocation.kubernetes.ledger
 attributes:
   check_mode:
     support: full
-    description: Can run in check mode and return changed status without changing anything.
     details: The credentials are tried in check mode too, for that changes nothing.
   diff_mode:
     support: full
-    description: Shows what changes when run with C(--diff).
     details: Source, server, authority, user and end; never a certificate, key or token.
   idempotent:
     support: full
-    description: A second run with the same options changes nothing.
 options:
   source:
     description:
@@ -80,10 +80,6 @@ options:
     description: The name under which the ledger keeps the entry, usually a role's. This is not the file's owner.
     type: str
     default: credentials
-  state_dir:
-    description: Directory on the node that holds the credentials and the ledger.
-    type: path
-    default: /var/lib/colocation
 seealso:
   - module: colocation.kubernetes.agent_credentials_info
   - module: colocation.kubernetes.node_restore
@@ -167,11 +163,8 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_place
 from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_surroundings import Surroundings, look_around
 from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_access import AccessError
 from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_client import ApiError
-from ansible_collections.colocation.kubernetes.plugins.module_utils._ledger import (
-    DEFAULT_STATE_DIR,
-    Ledger,
-    LedgerError,
-)
+from ansible_collections.colocation.kubernetes.plugins.module_utils._ledger import Ledger, LedgerError
+from ansible_collections.colocation.kubernetes.plugins.module_utils._ledger_options import STATE_DIR
 
 ROOT = "/"  # tests put a directory here
 
@@ -186,7 +179,7 @@ ARGUMENTS = {
     "warn_days": {"type": "int", "default": 30},
     "timeout": {"type": "int", "default": 10},
     "owner": {"type": "str", "default": "credentials"},
-    "state_dir": {"type": "path", "default": DEFAULT_STATE_DIR},
+    **STATE_DIR,
 }
 OWNS_THE_CLUSTER = (
     "{user} may do everything in the cluster, and its credentials stand on this node: whoever becomes root here owns "

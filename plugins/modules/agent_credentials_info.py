@@ -12,16 +12,16 @@ author:
 description:
   - Reads the kubeconfig of the agents and asks the API server whether it still takes it. Nothing secret is returned.
   - Never fails because credentials are missing or broken; that is what it is there to tell.
+extends_documentation_fragment:
+  - colocation.kubernetes.attributes
+  - colocation.kubernetes.ledger
 attributes:
   check_mode:
     support: full
-    description: Can run in check mode and return changed status without changing anything.
   diff_mode:
     support: none
-    description: Shows what changes when run with C(--diff).
   idempotent:
     support: full
-    description: A second run with the same options changes nothing.
 options:
   renew_days:
     description:
@@ -38,10 +38,6 @@ options:
     description: Seconds for one answer of the API server.
     type: int
     default: 10
-  state_dir:
-    description: Directory on the node that holds the credentials.
-    type: path
-    default: /var/lib/colocation
 seealso:
   - module: colocation.kubernetes.agent_credentials
 """
@@ -130,7 +126,7 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_place
 )
 from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_surroundings import look_around
 from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_access import AccessError
-from ansible_collections.colocation.kubernetes.plugins.module_utils._ledger import DEFAULT_STATE_DIR
+from ansible_collections.colocation.kubernetes.plugins.module_utils._ledger_options import STATE_DIR
 
 ROOT = "/"  # tests put a directory here
 
@@ -139,7 +135,7 @@ ARGUMENTS = {
     "kubelet_kubeconfig": {"type": "path"},
     "node_name": {"type": "str"},
     "timeout": {"type": "int", "default": 10},
-    "state_dir": {"type": "path", "default": DEFAULT_STATE_DIR},
+    **STATE_DIR,
 }
 NOTHING = {
     "exists": False,

@@ -79,18 +79,17 @@ options:
       - C(pythons) (the minors that there are locks for) asks how the node stands. C(release), C(archive) and C(sha256)
         (a release's record, its archive on the node and the archive's hash) make the release stand there.
     type: dict
+extends_documentation_fragment:
+  - colocation.kubernetes.attributes
 attributes:
   check_mode:
     support: full
-    description: Can run in check mode and return changed status without changing anything.
     details: The archive is made on the controller if it is not in the cache, for only it tells the release's name.
   diff_mode:
     support: full
-    description: Shows what changes when run with C(--diff).
     details: The names of the releases, and which one C(current) leads to.
   idempotent:
     support: full
-    description: A second run with the same options changes nothing.
   platform:
     support: full
     description: Systems that it works on.

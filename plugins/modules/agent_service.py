@@ -21,18 +21,18 @@ description:
   - A run that was killed anywhere is finished by the next, or taken back to what stood before the first of them.
   - Files and the unit's state go to the ledger, so that M(colocation.kubernetes.node_restore) puts back what stood
     before.
+extends_documentation_fragment:
+  - colocation.kubernetes.attributes
+  - colocation.kubernetes.ledger
 attributes:
   check_mode:
     support: full
-    description: Can run in check mode and return changed status without changing anything.
     details: Where the release is not on the node yet, another release than the running one counts as changed code.
   diff_mode:
     support: full
-    description: Shows what changes when run with C(--diff).
     details: The unit, the configuration, where C(current) leads, and a restart with its reasons.
   idempotent:
     support: full
-    description: A second run with the same options changes nothing.
 options:
   name:
     description: The agent, as C(RELEASE.json) of a release names it.
@@ -107,10 +107,6 @@ options:
   owner:
     description: The name under which the ledger keeps the entries, usually a role's. Without it, O(name).
     type: str
-  state_dir:
-    description: Directory on the node that holds the ledger and the agents' records.
-    type: path
-    default: /var/lib/colocation
 seealso:
   - module: colocation.kubernetes.node_restore
 """
@@ -212,11 +208,8 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_servi
     noted_resources,
 )
 from ansible_collections.colocation.kubernetes.plugins.module_utils._command import runner
-from ansible_collections.colocation.kubernetes.plugins.module_utils._ledger import (
-    DEFAULT_STATE_DIR,
-    Ledger,
-    LedgerError,
-)
+from ansible_collections.colocation.kubernetes.plugins.module_utils._ledger import Ledger, LedgerError
+from ansible_collections.colocation.kubernetes.plugins.module_utils._ledger_options import STATE_DIR
 from ansible_collections.colocation.kubernetes.plugins.module_utils._systemd import Systemd, UnitError, full_name
 
 ARGUMENTS = {
@@ -237,7 +230,7 @@ ARGUMENTS = {
     "code_sha256": {"type": "str", "default": ""},
     "home": {"type": "path", "default": "/opt/colocation"},
     "owner": {"type": "str"},
-    "state_dir": {"type": "path", "default": DEFAULT_STATE_DIR},
+    **STATE_DIR,
 }
 NEEDED = ["unit_content", "config", "config_content", "release", "check_command", "health_url"]
 PROC = "/proc"  # tests put a directory here

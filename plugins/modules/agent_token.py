@@ -16,18 +16,16 @@ description:
   - The result holds a secret. Use C(no_log) on the task, and look at RV(ignore:msg) with a second one, as in the
     example.
 extends_documentation_fragment:
+  - colocation.kubernetes.attributes
   - colocation.kubernetes.kube_auth
 attributes:
   check_mode:
     support: full
-    description: Can run in check mode and return changed status without changing anything.
     details: No token is made in check mode, and none is returned.
   diff_mode:
     support: none
-    description: Shows what changes when run with C(--diff).
   idempotent:
     support: none
-    description: A second run with the same options changes nothing.
     details: Each call makes another token.
 options:
   node:

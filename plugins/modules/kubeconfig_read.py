@@ -16,16 +16,15 @@ description:
     a proxy, a server whose certificate is not checked.
   - The result holds a secret. Use C(no_log) on the task, and look at RV(ignore:msg) with a second one, as in the
     example.
+extends_documentation_fragment:
+  - colocation.kubernetes.attributes
 attributes:
   check_mode:
     support: full
-    description: Can run in check mode and return changed status without changing anything.
   diff_mode:
     support: none
-    description: Shows what changes when run with C(--diff).
   idempotent:
     support: full
-    description: A second run with the same options changes nothing.
 options:
   path:
     description: The kubeconfig.

@@ -16,17 +16,16 @@ description:
   - Each of the two is enough where the other is missing. Nothing has to be installed on the node.
   - The checkpoint of every Kubernetes is read, from before 1.20 too, and its checksum is verified. A kubelet that finds
     the checksum wrong starts with nothing, so such a file is told, and used only where the kubelet does not answer.
+extends_documentation_fragment:
+  - colocation.kubernetes.attributes
 attributes:
   check_mode:
     support: full
-    description: Can run in check mode and return changed status without changing anything.
     details: It only reads.
   diff_mode:
     support: none
-    description: Shows what changes when run with C(--diff).
   idempotent:
     support: full
-    description: A second run with the same options changes nothing.
 options:
   socket:
     description: The socket of the kubelet's PodResources API.

@@ -21,17 +21,15 @@ description:
 attributes:
   check_mode:
     support: full
-    description: Can run in check mode and return changed status without changing anything.
     details: The API server is asked for a dry run of each change, so missing rights and bad values come to light.
   diff_mode:
     support: full
-    description: Shows what changes when run with C(--diff).
     details: Only the resources that change, for each node.
   idempotent:
     support: full
-    description: A second run with the same options changes nothing.
     details: Without O(wait) a kubelet may put back what was removed; then the second run removes it again.
 extends_documentation_fragment:
+  - colocation.kubernetes.attributes
   - colocation.kubernetes.kube_auth
 options:
   node:

@@ -17,15 +17,13 @@ description:
 attributes:
   check_mode:
     support: full
-    description: Can run in check mode and return changed status without changing anything.
     details: It only reads.
   diff_mode:
     support: none
-    description: Shows what changes when run with C(--diff).
   idempotent:
     support: full
-    description: A second run with the same options changes nothing.
 extends_documentation_fragment:
+  - colocation.kubernetes.attributes
   - colocation.kubernetes.kube_auth
 options:
   node:
