@@ -23,6 +23,7 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_tree 
     Release,
     TreeError,
     is_bytecode,
+    read_record,
     walk,
 )
 
@@ -85,13 +86,3 @@ def _extract(tar: tarfile.TarFile, member: tarfile.TarInfo, root: str) -> None:
 def _parents(root: str, parts: list[str]) -> Iterator[str]:
     for depth in range(1, len(parts)):
         yield os.path.join(root, *parts[:depth])
-
-
-def read_record(root: str) -> Release:
-    """What a tree says of itself; TreeError where it says nothing that can be read."""
-    path = os.path.join(root, RECORD)
-    try:
-        with open(path, "rb") as file:
-            return Release.from_json(json.load(file))
-    except (OSError, ValueError) as problem:
-        raise TreeError(f"{path} can't be read: {problem}") from problem

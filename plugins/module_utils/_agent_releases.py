@@ -21,12 +21,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_archive import read_record
+from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_layout import (
+    CURRENT,
+    GONE,
+    RELEASES,
+    current_release,
+    working_directory,
+)
 from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_tree import (
     RECORD,
     RELEASE_ID,
     TreeError,
     faults,
+    read_record,
 )
 from ansible_collections.colocation.kubernetes.plugins.module_utils._files import put_link, remove, remove_leftover
 
@@ -108,11 +115,11 @@ def lacks_room(view: View, todo: Plan, needed: int) -> bool:
 def look(root: str, state_dir: str, proc: str = "/proc") -> View:
     """What stands at `root`; every release is compared with its hashes."""
     root = os.path.realpath(root)
-    releases = os.path.join(root, "releases")
+    releases = os.path.join(root, RELEASES)
     names = os.listdir(releases) if os.path.isdir(releases) else []
     ids = [name for name in names if RELEASE_ID.fullmatch(name)]
     found = [_installed(releases, name) for name in sorted(ids, key=lambda name: _age(releases, name), reverse=True)]
-    now = current(root)
+    now = current_release(root)
     used = dict.fromkeys(recorded(state_dir, ids), "an agent's record names it")
     used |= {name: f"process {pids[0]} runs from it" for name, pids in running(root, proc).items() if name in ids}
     if now in ids:
@@ -137,25 +144,14 @@ def _age(releases: str, name: str) -> tuple[int, str]:
     return 0, name
 
 
-def current(root: str) -> str:
-    """The release that `current` leads to, whether it is there or not; "" for no link, or one to somewhere else."""
-    try:
-        target = os.readlink(os.path.join(root, "current"))
-    except OSError:
-        return ""
-    parent, name = os.path.split(os.path.normpath(os.path.join(root, target)))
-    return name if parent == os.path.join(root, "releases") else ""
-
-
 def running(root: str, proc: str = "/proc") -> dict[str, list[int]]:
     """The processes that work in each release (or partial one)."""
-    prefix = os.path.join(os.path.realpath(root), "releases", "")
+    prefix = os.path.join(os.path.realpath(root), RELEASES, "")
     found: dict[str, list[int]] = {}
     for pid in sorted(int(name) for name in os.listdir(proc) if name.isdigit()):
-        with contextlib.suppress(OSError):  # it ended, or is the kernel's
-            where = os.readlink(os.path.join(proc, str(pid), "cwd"))
-            if where.startswith(prefix):
-                found.setdefault(where[len(prefix) :].split("/")[0].removesuffix(" (deleted)"), []).append(pid)
+        where = working_directory(proc, str(pid))
+        if where.startswith(prefix):
+            found.setdefault(where[len(prefix) :].split("/")[0].removesuffix(GONE), []).append(pid)
     return found
 
 
@@ -186,7 +182,7 @@ def free(path: str) -> int:
 def locked(root: str) -> Iterator[str]:
     """Make the directory of releases and hold it, so that two runs don't take each other's half-made release away."""
     root = os.path.realpath(root)
-    releases = os.path.join(root, "releases")
+    releases = os.path.join(root, RELEASES)
     for directory in (root, releases):
         _make_directory(directory)
     handle = os.open(releases, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -214,10 +210,10 @@ def _make_directory(path: str) -> None:
 
 def point(root: str, release: str) -> None:
     """Let `current` lead to a release."""
-    path = os.path.join(os.path.realpath(root), "current")
+    path = os.path.join(os.path.realpath(root), CURRENT)
     if os.path.lexists(path) and not os.path.islink(path):
         raise ReleaseError(f"{path} is not a link; move it away")
-    put_link(path, f"releases/{release}")
+    put_link(path, f"{RELEASES}/{release}")
 
 
 def fresh_partial(releases: str, release: str) -> str:
@@ -261,13 +257,13 @@ def removal(root: str, proc: str = "/proc") -> Removal:
     if busy:
         said = "; ".join(f"{name}: process {', '.join(map(str, pids))}" for name, pids in sorted(busy.items()))
         raise ReleaseError(f"agents still run from {root} ({said}): stop and remove their units first")
-    releases = os.path.join(root, "releases")
+    releases = os.path.join(root, RELEASES)
     names = sorted(os.listdir(releases)) if os.path.isdir(releases) else []
     ours = tuple(name for name in names if RELEASE_ID.fullmatch(name))
     left = tuple(name for name in names if name.startswith(PARTIAL))
-    link = os.path.islink(os.path.join(root, "current"))
+    link = os.path.islink(os.path.join(root, CURRENT))
     others = [os.path.join(releases, name) for name in names if name not in ours + left]
-    known = ("releases", "current" if link else "", ".current.colocation-new")
+    known = (RELEASES, CURRENT if link else "", ".current.colocation-new")
     others += [os.path.join(root, name) for name in _listed(root) if name not in known]
     return Removal(ours, left, link, os.path.isdir(root) and not others, tuple(others))
 
@@ -282,14 +278,14 @@ def remove_all(root: str, proc: str = "/proc") -> Removal:
     found = removal(root, proc)
     if not os.path.isdir(root):
         return found
-    link = os.path.join(root, "current")
+    link = os.path.join(root, CURRENT)
     if found.link:
         remove(link)
     remove_leftover(link)
-    if os.path.isdir(os.path.join(root, "releases")):
+    if os.path.isdir(os.path.join(root, RELEASES)):
         with locked(root) as releases:
             drop(releases, found.releases + found.leftovers)
-    for directory in (os.path.join(root, "releases"), root):
+    for directory in (os.path.join(root, RELEASES), root):
         with contextlib.suppress(OSError):  # not there, or not empty
             os.rmdir(directory)
     return found

@@ -25,8 +25,7 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_decid
     taken_back,
 )
 from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_gate import Look, NotWell, wait
-from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_record import RecordStore
-from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_release import (
+from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_layout import (
     CURRENT,
     RELEASES,
     current_release,
@@ -34,6 +33,7 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_relea
     release_path,
     running_release,
 )
+from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_record import RecordStore
 from ansible_collections.colocation.kubernetes.plugins.module_utils._files import digest, look, put_link, read
 from ansible_collections.colocation.kubernetes.plugins.module_utils._ledger import FileChange, Ledger, LedgerError
 from ansible_collections.colocation.kubernetes.plugins.module_utils._systemd import Systemd, UnitError, UnitWish

@@ -13,6 +13,7 @@ by name, so a person can check it with a shell:
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import stat
@@ -25,7 +26,6 @@ RECORD = "RELEASE.json"
 BYTECODE = "__pycache__"
 SHARED = ("common",)  # of our package, what is no agent
 RELEASE_ID = re.compile(r"[0-9][0-9A-Za-z.+]*-[0-9a-f]{12}")
-HASH = re.compile(r"[0-9a-f]{64}")
 _AT_ONCE = 1 << 20
 
 
@@ -66,6 +66,16 @@ class Release:
         if not RELEASE_ID.fullmatch(known["id"]):
             raise ValueError(f"not the name of a release: {known['id']!r}")
         return Release(**known)
+
+
+def read_record(root: str) -> Release:
+    """What a tree says of itself; TreeError where it says nothing that can be read."""
+    path = os.path.join(root, RECORD)
+    try:
+        with open(path, "rb") as file:
+            return Release.from_json(json.load(file))
+    except (OSError, ValueError) as problem:
+        raise TreeError(f"{path} can't be read: {problem}") from problem
 
 
 def walk(root: str) -> Iterator[str]:

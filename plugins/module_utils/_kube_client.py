@@ -27,7 +27,6 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_tls im
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
-APPLY_PATCH = "application/apply-patch+yaml"
 TRIES = 4
 FIRST_WAIT = 0.2
 LONGEST_WAIT = 5.0

@@ -123,13 +123,13 @@ def _scalar(text: str) -> str:
 def parse_kubeconfig(text: str) -> tuple[str, str, str]:
     """Server address, CA in base64 and CA file of the first cluster, in YAML or JSON; empty where not said."""
     return (
-        kubeconfig_value(text, "server"),
-        kubeconfig_value(text, "certificate-authority-data"),
-        kubeconfig_value(text, "certificate-authority"),
+        _kubeconfig_value(text, "server"),
+        _kubeconfig_value(text, "certificate-authority-data"),
+        _kubeconfig_value(text, "certificate-authority"),
     )
 
 
-def kubeconfig_value(text: str, key: str) -> str:
+def _kubeconfig_value(text: str, key: str) -> str:
     """The first value of that key, at any depth, in YAML or JSON; empty where there is none."""
     found = re.search(rf"""(?:^|[\s{{,])["']?{key}["']?:\s*["']?([^\s"',}}]+)""", text)
     return found.group(1) if found else ""
@@ -239,11 +239,11 @@ def read_cluster(root: str, kubeconfigs: Iterable[str]) -> tuple[str, str]:
     for path in kubeconfigs:
         server, ca_base64, ca_file = parse_kubeconfig(read_text(root, path))
         if server:
-            return server, decoded(ca_base64) or (read_text(root, ca_file) if ca_file else "")
+            return server, _decoded(ca_base64) or (read_text(root, ca_file) if ca_file else "")
     return "", ""
 
 
-def decoded(text: str) -> str:
+def _decoded(text: str) -> str:
     """What stands in base64 in a kubeconfig; empty where it is none."""
     try:
         return base64.b64decode(text, validate=True).decode()

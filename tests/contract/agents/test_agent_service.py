@@ -24,6 +24,7 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_servi
     SwitchFailed,
     bring_up,
 )
+from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_tree import Release
 from ansible_collections.colocation.kubernetes.plugins.module_utils._ledger import Ledger
 from ansible_collections.colocation.kubernetes.plugins.module_utils._systemd import Systemd
 from ansible_collections.colocation.kubernetes.tests.contract.agents.agent_process import PACKAGES, free_port
@@ -54,7 +55,8 @@ class Site:
         text = agent.read_text()
         assert change[0] in text
         agent.write_text(text.replace(*change, 1) if change[0] else text)
-        (made / "RELEASE.json").write_text(json.dumps({"id": release, "agents": {"device_plugin": code or release}}))
+        record = Release(release, "0.1.0", "3.13", "x86_64", "", {"device_plugin": code or release}, 0, 0)
+        (made / "RELEASE.json").write_text(json.dumps(record.to_json()))
 
     def agent(self, release: str, devices: object = 10) -> Agent:
         command = [sys.executable, "-EsB", "-m", "colocation.device_plugin", "--config"]

@@ -19,6 +19,7 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_servi
     Outcome,
     bring_up,
 )
+from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_tree import Release
 from ansible_collections.colocation.kubernetes.plugins.module_utils._ledger import Ledger
 from ansible_collections.colocation.kubernetes.plugins.module_utils._systemd import Systemd
 from ansible_collections.colocation.kubernetes.tests.unit.plugins.module_utils.ledger_doubles import (
@@ -27,6 +28,11 @@ from ansible_collections.colocation.kubernetes.tests.unit.plugins.module_utils.l
 )
 
 UNIT = "colocation-device-plugin.service"
+
+
+def release_double(release: str, agents: dict[str, str]) -> Release:
+    """The record of a release that has no files."""
+    return Release(release, "0.1.0", "3.13", "x86_64", "", agents, 0, 0)
 
 
 @dataclass(frozen=True)
@@ -73,7 +79,7 @@ class AgentNode(FakeSystemd):
         place = self.home / "releases" / release
         place.mkdir(parents=True)
         agents = {"device_plugin": code or f"code of {release}"}
-        (place / "RELEASE.json").write_text(json.dumps({"id": release, "agents": agents}))
+        (place / "RELEASE.json").write_text(json.dumps(release_double(release, agents).to_json()))
         if not (self.home / "current").is_symlink():
             (self.home / "current").symlink_to(f"releases/{release}")
         (self.root / "proc").mkdir(exist_ok=True)

@@ -18,7 +18,6 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_relea
     Installed,
     ReleaseError,
     View,
-    current,
     drop,
     free,
     lacks_room,
@@ -212,22 +211,6 @@ def test_a_root_behind_a_link_is_the_same(node: Node, tmp_path: Path) -> None:
     assert look(str(tmp_path / "link"), str(node.state), str(node.proc)).used == {name: "current leads to it"}
     with pytest.raises(ReleaseError, match="process 77"):
         removal(str(tmp_path / "link"), str(node.proc))
-
-
-@pytest.mark.parametrize(
-    ("target", "found"),
-    [
-        ("releases/0.1.0-0", "0.1.0-0"),
-        ("./releases/0.1.0-0/", "0.1.0-0"),
-        ("{root}/releases/a", "a"),
-        ("/etc", ""),
-        ("releases", ""),
-        ("releases/a/b", ""),
-    ],
-)
-def test_where_current_leads(tmp_path: Path, target: str, found: str) -> None:
-    (tmp_path / "current").symlink_to(target.format(root=tmp_path))
-    assert current(str(tmp_path)) == found
 
 
 def test_free_space_is_that_of_the_nearest_directory(tmp_path: Path) -> None:

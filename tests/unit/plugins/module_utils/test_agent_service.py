@@ -21,7 +21,11 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_servi
     AgentError,
     SwitchFailed,
 )
-from ansible_collections.colocation.kubernetes.tests.unit.plugins.module_utils.agent_node import UNIT, AgentNode
+from ansible_collections.colocation.kubernetes.tests.unit.plugins.module_utils.agent_node import (
+    UNIT,
+    AgentNode,
+    release_double,
+)
 from ansible_collections.colocation.kubernetes.tests.unit.plugins.module_utils.ledger_doubles import killed_at
 
 OLD, NEW, SAME = "1-aaaaaaaaaaaa", "2-bbbbbbbbbbbb", "3-cccccccccccc"
@@ -140,7 +144,7 @@ def test_a_bad_configuration_changes_nothing(installed: AgentNode) -> None:
 )
 def test_a_release_that_can_not_serve(release: str, words: str, installed: AgentNode) -> None:
     manifest = installed.home / "releases" / NEW / "RELEASE.json"
-    manifest.write_text(json.dumps({"id": NEW, "agents": {"other": "x"}}))
+    manifest.write_text(json.dumps(release_double(NEW, {"other": "x"}).to_json()))
     with pytest.raises(AgentError, match=words):
         installed.run(installed.agent(release))
 

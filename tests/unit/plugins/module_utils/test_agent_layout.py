@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_release import (
-    Release,
+from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_layout import (
     current_release,
     read_release,
     running_release,
 )
+from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_tree import Release
 
 ID = "0.1.0-0123456789ab"
-NO_AGENTS = f'{{"id": "{ID}", "agents": 1}}'
+RELEASE = Release(ID, "0.1.0", "3.13", "x86_64", "0123456789ab", {"a": "x"}, 1, 1)
+OTHER = replace(RELEASE, id="0.1.0-ba9876543210")
 
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
     place = tmp_path / "opt" / "releases" / ID
     place.mkdir(parents=True)
-    (place / "RELEASE.json").write_text(json.dumps({"id": ID, "version": "0.1.0", "agents": {"a": "x"}}))
+    (place / "RELEASE.json").write_text(json.dumps(RELEASE.to_json()))
     return tmp_path / "opt"
 
 
@@ -34,12 +36,10 @@ def _process(home: Path, cwd: str) -> str:
 
 
 def test_a_release_says_what_it_is(home: Path) -> None:
-    assert read_release(str(home), ID) == Release(ID, {"a": "x"})
+    assert read_release(str(home), ID) == RELEASE
 
 
-@pytest.mark.parametrize(
-    "content", [None, "", "{}", "[]", '{"id": "other", "agents": {}}', '{"id": "x", "agents": []}']
-)
+@pytest.mark.parametrize("content", [None, "", "{}", f'{{"id": "{ID}"}}', json.dumps(OTHER.to_json())])
 def test_a_release_that_is_not_whole_is_none(content: str | None, home: Path) -> None:
     manifest = home / "releases" / ID / "RELEASE.json"
     manifest.unlink()
@@ -51,11 +51,21 @@ def test_a_release_that_is_not_whole_is_none(content: str | None, home: Path) ->
 
 @pytest.mark.parametrize(
     ("target", "release"),
-    [(f"releases/{ID}", ID), ("releases/x/", "x"), ("elsewhere/x", ""), ("/releases/x", ""), (None, "")],
+    [
+        (f"releases/{ID}", ID),
+        ("releases/x/", "x"),
+        ("./releases/x/", "x"),
+        ("{home}/releases/x", "x"),
+        ("elsewhere/x", ""),
+        ("/releases/x", ""),
+        ("releases", ""),
+        ("releases/x/y", ""),
+        (None, ""),
+    ],
 )
 def test_where_current_leads(target: str | None, release: str, home: Path) -> None:
     if target:
-        (home / "current").symlink_to(target)
+        (home / "current").symlink_to(target.format(home=home))
     assert current_release(str(home)) == release
 
 
