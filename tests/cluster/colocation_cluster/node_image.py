@@ -57,6 +57,7 @@ def node_image(suite: str, minor: str, containerd_minor: str) -> NodeImage:
         tree.name,
         Path(__file__),
         IMAGE / "overlay",
+        IMAGE / "usercustomize.py",
         *(f"{name}={path.parent.name}" for name, path in programs.items()),
         *(tar.name for tar in tars),
     )
@@ -84,6 +85,10 @@ def _fill(root: Path, programs: dict[str, Path], tars: list[Path], public_key: s
     for name, path in programs.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(path, root / name)
+    for python in (root / "usr/bin").glob("python3.[0-9]*"):
+        site = root / "root/.local/lib" / python.name / "site-packages"
+        site.mkdir(parents=True)
+        shutil.copy(IMAGE / "usercustomize.py", site)
     images = root / "usr/local/share/images"
     images.mkdir(parents=True)
     for tar in tars:

@@ -21,7 +21,7 @@ class NodeSpec:
     """One worker's hardware. Memory in MiB; `far` is the memory of a NUMA node without processors."""
 
     shape: str = "plain"
-    cpus: int = 2
+    cpus: int = 1  # emulated, a second one costs more than it brings
     memory: int = 2048
     sockets: int = 1
     dies: int = 1

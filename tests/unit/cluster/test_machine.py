@@ -15,7 +15,7 @@ def words(shape: str) -> str:
 
 
 def test_plain_has_no_numa() -> None:
-    assert words("plain") == "-smp 2,sockets=1,dies=1,cores=2 -m 2048M"
+    assert words("plain") == "-smp 1,sockets=1,dies=1,cores=1 -m 2048M"
 
 
 def test_dhyana_has_a_numa_node_a_socket() -> None:
