@@ -27,6 +27,11 @@ def kept(pathname, source):
             return marshal.load(file)
     except (OSError, EOFError, ValueError, TypeError):
         code = compile_source(pathname, source)
+        keep(path, code)
+        return code
+
+
+def keep(path, code):
     try:
         os.makedirs(FOLDER, exist_ok=True)
         with open(f"{path}.{os.getpid()}", "wb") as file:
@@ -34,7 +39,6 @@ def kept(pathname, source):
         os.replace(file.name, path)
     except OSError:
         pass  # a full disk, which some tests make
-    return code
 
 
 zipimport._compile_source = kept
