@@ -3,7 +3,8 @@
 """The cache: everything that is slow to make is made once, under a name that tells its content.
 
 A product is made beside its final name and moved there when it is complete, under a lock, so that a killed
-run leaves nothing half-made and two runs don't make the same thing twice.
+run leaves nothing half-made and two runs don't make the same thing twice. The lock's time says when the product was
+asked for last; when another one is made, those that nobody asked for in two weeks go.
 """
 
 from __future__ import annotations
@@ -14,10 +15,13 @@ import hashlib
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from .say import phase
+
+UNUSED_DAYS = 14
 
 
 def cache_dir() -> Path:
@@ -60,6 +64,7 @@ def locked(target: Path) -> Iterator[None]:
 def made_once(target: Path, make: Callable[[Path], None], what: str) -> Path:
     """The product at `target`; if it is not there, `make` fills a temporary path that then becomes it."""
     if target.exists():
+        Path(f"{target}.lock").touch()
         return target
     with locked(target):
         if target.exists():
@@ -73,4 +78,16 @@ def made_once(target: Path, make: Callable[[Path], None], what: str) -> Path:
             os.rename(work / "product", target)
         finally:
             shutil.rmtree(work, ignore_errors=True)
+        _drop_unused(target.parent)
     return target
+
+
+def _drop_unused(folder: Path) -> None:
+    """What runs from a product keeps its files open; a product that somebody makes right now is locked."""
+    before = time.time() - UNUSED_DAYS * 86400
+    for path in folder.glob("*.lock"):
+        with contextlib.suppress(OSError), open(path) as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if path.stat().st_mtime < before:
+                product = path.with_suffix("")
+                shutil.rmtree(product) if product.is_dir() else product.unlink()

@@ -4,11 +4,14 @@
 
 from __future__ import annotations
 
+import os
 import threading
+import time
 from pathlib import Path
 
 import pytest
 
+from ansible_collections.colocation.kubernetes.tests.cluster.colocation_cluster import cache
 from ansible_collections.colocation.kubernetes.tests.cluster.colocation_cluster.cache import content_key, made_once
 
 
@@ -53,3 +56,24 @@ def test_a_failed_making_leaves_nothing_and_is_tried_again(tmp_path: Path) -> No
     assert not (tmp_path / "thing").exists()
     made_once(tmp_path / "thing", lambda product: product.mkdir(), "thing")
     assert [path.name for path in sorted(tmp_path.iterdir())] == ["thing", "thing.lock"]
+
+
+def test_what_nobody_asked_for_goes_when_another_is_made(tmp_path: Path) -> None:
+    def make(product: Path) -> None:
+        product.mkdir()
+
+    used, unused = (made_once(tmp_path / name, make, name) for name in ("used", "unused"))
+    long_ago = time.time() - (cache.UNUSED_DAYS + 1) * 86400
+    for product in (used, unused):
+        os.utime(f"{product}.lock", (long_ago, long_ago))
+    made_once(used, make, "not made again")
+    made_once(tmp_path / "new", make, "new")
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == ["new", "used"]
+
+
+def test_a_product_that_is_being_made_is_left(tmp_path: Path) -> None:
+    with cache.locked(tmp_path / "other"):
+        (tmp_path / "other").mkdir()
+        os.utime(tmp_path / "other.lock", (0, 0))
+        made_once(tmp_path / "new", Path.mkdir, "new")
+    assert (tmp_path / "other").is_dir()
