@@ -1,6 +1,6 @@
 # Copyright: colocation.kubernetes contributors
 # Apache-2.0 License (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The part molecule: the scenarios in VMs, some also with the newest ansible-core; each is a test.
+"""The part molecule: the scenarios in VMs, some with the newest ansible-core; each is a test.
 
 One scenario wants two cores: its VMs are emulated, and a kubelet that only waits costs a fifth of a core there. With
 two at a time on two cores everything took four times as long. Larger machines run several.
@@ -28,16 +28,10 @@ def run(session: Session) -> None:
     if not found:
         session.report.ended("molecule", "scenarios", 0.0, Outcome(Count(), "there are no scenarios yet"))
     names = [name for name in LONGEST if name in found] + sorted(found.difference(LONGEST))
-    newest = {name: session.with_newest_core() for name in names if name in WITH_NEWEST_CORE}
-
-    def all_of(name: str) -> None:
-        passed = run_scenario(session, name)
-        if passed and name in newest:  # not at once with the other, for both have the same cluster
-            run_scenario(newest[name], name)
-
+    sessions = {name: session.with_newest_core() if name in WITH_NEWEST_CORE else session for name in names}
     with ThreadPoolExecutor(at_a_time()) as lanes:
         try:
-            for done in [lanes.submit(all_of, name) for name in names]:
+            for done in [lanes.submit(run_scenario, sessions[name], name) for name in names]:
                 done.result()
         finally:
             lanes.shutdown(wait=False, cancel_futures=True)  # a run that is told to end begins no further scenario
@@ -50,12 +44,11 @@ def at_a_time(cores: int | None = None, memory: int | None = None) -> int:
     return max(1, min(cores // CORES_OF_ONE, memory // MEMORY_OF_ONE, 4))
 
 
-def run_scenario(session: Session, name: str) -> bool:
-    """Run one scenario, in which every Ansible is that of the session's tools; whether it passed."""
+def run_scenario(session: Session, name: str) -> None:
+    """Run one scenario, in which every Ansible is that of the session's tools."""
     began = time.monotonic()
     command: list[str | Path] = [session.tools.command("molecule"), "test", "--scenario-name", name]
     # The cluster ends with us, also when we are killed.
     status, log = session.run(command, f"molecule-{name}-{session.tools.core}", COLOCATION_OWNER=str(os.getpid()))
     outcome = Outcome(Count(passed=int(status == 0), failed=int(status != 0)), log=log)
     session.report.ended("molecule", session.named(name), time.monotonic() - began, outcome)
-    return outcome.ok
