@@ -106,6 +106,23 @@ def test_changed_code_is_a_new_release_beside_the_running_one(installed: Site) -
     assert os.readlink(site.place / "node" / "current") == f"releases/{first}"
 
 
+@pytest.mark.skipif(len(PYTHONS) < 2, reason="there is one Python here")
+def test_a_node_whose_python_changed_gets_a_release_for_it(installed: Site) -> None:
+    """As after a distribution upgrade; the agents' role then has them run in it, for all that they load is other."""
+    site = installed
+    first = site.told("node")["release"]
+    version, path = list(PYTHONS.items())[1]
+    run = site.run({"node": site.node("node", path)})
+    assert run.status == 0, run.output
+    release = site.told("node")["release"]
+    assert site.releases("node") == sorted([first, release])
+    old, new = (
+        json.loads((site.place / "node" / "releases" / name / "RELEASE.json").read_text()) for name in (first, release)
+    )
+    assert (old["python"], new["python"]) == (ONE, version)
+    assert old["agents"]["device_plugin"] != new["agents"]["device_plugin"]
+
+
 def test_a_damaged_release_is_mended(installed: Site) -> None:
     site, node = installed, {"node": installed.node("node", PYTHON)}
     victim = site.place / "node" / "current" / "grpc" / "__init__.py"
