@@ -13,7 +13,7 @@ from . import benchmarks, demonstration, lint, locks, sanity, scenarios, suites
 from .places import Places
 from .process import Stopped, ended_by_signals
 from .report import CannotGoOn, Report
-from .setup import Session, session
+from .setup import CLUSTER_PARTS, Session, cluster_programs, session
 
 PARTS: Mapping[str, tuple[str, Callable[[Session], None]]] = {  # in an order that fails early
     "lint": ("yamllint, ruff, mypy, ansible-lint and more, each one test", lint.run),
@@ -59,8 +59,10 @@ def test(arguments: Sequence[str]) -> int:
         return 0
     parts = [part for part in PARTS if part in chosen.parts or not chosen.parts]
     try:
-        with session(parts, places, report, os.environ) as current:
+        with session(parts, places, report, os.environ) as current, cluster_programs(current, parts) as await_programs:
             for part in parts:
+                if part in CLUSTER_PARTS:
+                    await_programs()
                 PARTS[part][1](current)
     except CannotGoOn as problem:
         report.say(f"\n./test can't go on. {problem}\n")

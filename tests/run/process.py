@@ -113,6 +113,14 @@ def end_group(process: subprocess.Popen[bytes], grace: float = GRACE_SECONDS) ->
     process.wait()
 
 
+def end_all() -> None:
+    """Ask all children to end, those of other threads too; who started one waits for it."""
+    with _guard:
+        running = list(_running)
+    for process in running:
+        _signal_group(process, signal.SIGTERM)
+
+
 def _signal_group(process: subprocess.Popen[bytes], number: int) -> bool:
     """Whether the group still had a member to be signalled."""
     try:
@@ -132,10 +140,7 @@ def ended_by_signals() -> Iterator[None]:
             return
         for other in numbers:
             signal.signal(other, signal.SIG_IGN)
-        with _guard:
-            running = list(_running)
-        for process in running:
-            _signal_group(process, signal.SIGTERM)
+        end_all()
         raise Stopped(128 + number)
 
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,7 +13,7 @@ from pathlib import Path
 from . import debian_python, environment, packages
 from .environment import NEWEST_CORE, TOOLS, Interpreter, Recipe, Tools
 from .places import Places, shown
-from .process import run
+from .process import end_all, run
 from .report import CannotGoOn, Report
 from .stage import Stage, staged
 
@@ -83,10 +84,7 @@ def session(parts: Sequence[str], places: Places, report: Report, environ: Mappi
         stage = staged(places.checkout, places.cache)
         found = stage.__enter__()
     try:
-        current = Session(places, report, environ, logs, tools, newest_core, found, tools.python)
-        if any(part in CLUSTER_PARTS for part in parts):
-            cluster(current)
-        yield current
+        yield Session(places, report, environ, logs, tools, newest_core, found, tools.python)
     finally:
         stage.__exit__(None, None, None)
 
@@ -132,10 +130,28 @@ def _environment(recipe: Recipe, interpreter: Interpreter, places: Places, repor
     return tools
 
 
-def cluster(current: Session) -> None:
-    """Let the cluster tool build all programs; images and saved clusters are made by the first test that wants them."""
-    with current.report.setting_up("Kubernetes, etcd, containerd"):
-        cluster_tool(current, "build")
+@contextmanager
+def cluster_programs(current: Session, parts: Sequence[str]) -> Iterator[Callable[[], None]]:
+    """Let the cluster tool build all programs, beside the parts that need none; what is yielded waits for them.
+
+    Images and saved clusters are made by the first test that wants them.
+    """
+    if not any(part in CLUSTER_PARTS for part in parts):
+        yield lambda: None
+        return
+
+    def build() -> None:
+        with current.report.setting_up("Kubernetes, etcd, containerd"):
+            cluster_tool(current, "build")
+
+    with ThreadPoolExecutor(1) as builder:
+        built = builder.submit(build)
+        try:
+            yield built.result
+        finally:
+            while not built.done():  # this run ends early; its child may be about to start
+                end_all()
+                wait([built], 1)
 
 
 def cluster_tool(current: Session, *words: str) -> list[str]:
