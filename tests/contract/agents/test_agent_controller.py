@@ -98,7 +98,7 @@ def test_a_controller_without_pip_takes_the_one_of_ensurepip(bare: Site, wheels:
 def test_a_controller_without_any_pip_says_what_to_install(bare: Site) -> None:
     python = bare_environment(bare.place / "venv")
     (packages,) = (bare.place / "venv").glob("lib/python3*/site-packages")
-    (packages / "sitecustomize.py").write_text("import sys\nsys.modules['ensurepip'] = None\n")
+    (packages / "no_ensurepip.pth").write_text("import sys; sys.modules['ensurepip'] = None\n")
     (bare.place / "empty").mkdir()
     for name in ("sh", "df", "mkdir", "rm", "chmod", "id", "sleep", "stty"):
         (bare.place / "empty" / name).symlink_to(shutil.which(name) or "/bin/false")

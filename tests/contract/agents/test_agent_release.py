@@ -199,6 +199,12 @@ def test_a_node_without_any_python_for_modules(running: Site) -> None:
     broken(running, run, "there is no Python on the node that modules can run with")
 
 
+def own_mounts() -> tuple[str, ...]:
+    """A command whose mounts nobody else sees. In a chroot nothing is mounted at /, and there is nothing to change."""
+    mounted = {line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()}
+    return ("unshare", "--mount", "--propagation", "private" if "/" in mounted else "unchanged")
+
+
 def in_a_small_place(site: Site, options: str, *then: str) -> tuple[str, ...]:
     """Run a command with a small file system of its own where the releases are; what stands there goes along."""
     root = site.place / "node"
@@ -208,7 +214,7 @@ def in_a_small_place(site: Site, options: str, *then: str) -> tuple[str, ...]:
         "exit $status; }"
     )
     (site.place / "small").mkdir()
-    return ("unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh", *then)
+    return (*own_mounts(), "sh", "-c", script, "sh", *then)
 
 
 @AS_ROOT
@@ -237,7 +243,7 @@ def test_no_room_for_the_archive_on_its_way(running: Site) -> None:
     tmp = running.place / "remote"
     tmp.mkdir()
     mount = f'mount -t tmpfs -o size=4m none {tmp} && exec "$@"'
-    before = ("unshare", "--mount", "--propagation", "private", "sh", "-c", mount, "sh")
+    before = (*own_mounts(), "sh", "-c", mount, "sh")
     run = upgrade(running, *before, ansible_remote_tmp=str(tmp))
     broken(running, run, f"too little space for the agents' archive in {tmp}/")
 
