@@ -91,8 +91,8 @@ def ask_health(url: str) -> tuple[int, str]:
     connection = http.client.HTTPConnection(place.hostname or "", place.port or 80, timeout=ASK_SECONDS)
     try:
         connection.request("GET", place.path or "/", headers={"Connection": "close"})
-        answer = connection.getresponse()
-        return answer.status, answer.read(2000).decode(errors="replace")
+        with connection.getresponse() as answer:
+            return answer.status, answer.read(2000).decode(errors="replace")
     except (OSError, http.client.HTTPException) as problem:
         return 0, str(problem) or type(problem).__name__
     finally:

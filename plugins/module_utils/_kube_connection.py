@@ -52,8 +52,8 @@ class Wire:
         if content is not None:
             self._http.putheader("Content-Length", str(len(content)))
         self._http.endheaders(content)
-        answer = self._http.getresponse()
-        text = answer.read()
+        with self._http.getresponse() as answer:  # one that breaks off would keep its socket until it is collected
+            text = answer.read()
         self.used = True
         self.alive = not answer.will_close
         return answer.status, {name.lower(): value for name, value in answer.getheaders()}, text

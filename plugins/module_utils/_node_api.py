@@ -79,6 +79,7 @@ def _status(server: str, context: ssl.SSLContext, timeout: float) -> int:
     connection = http.client.HTTPSConnection(url.hostname, url.port or 443, timeout=timeout, context=context)
     try:
         connection.request("GET", url.path.rstrip("/") + PATH)
-        return connection.getresponse().status
+        with connection.getresponse() as answer:
+            return answer.status
     finally:
         connection.close()

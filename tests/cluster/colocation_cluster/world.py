@@ -50,7 +50,7 @@ class World:
         """Make the world; it ends with `owner`, if one is named, or when it is closed."""
         self.folder.mkdir(parents=True, exist_ok=True)
         watch = os.pidfd_open(owner) if owner is not None else None
-        # --mount-proc keeps its mount to itself, and there is no other. In a chroot nothing is mounted at / to be changed.
+        # --mount-proc keeps its mount to itself, and there is no other; in a chroot nothing is mounted at / to change.
         argv = [
             program("unshare"), "--net", "--pid", "--mount", "--fork", "--mount-proc", "--kill-child",
             "--propagation=unchanged", sys.executable, str(PACKAGE / "init.py"), str(self.folder / "init.sock"),
