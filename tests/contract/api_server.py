@@ -32,6 +32,7 @@ from ansible_collections.colocation.kubernetes.tests.cluster.colocation_cluster.
     binary,
     kubernetes,
 )
+from ansible_collections.colocation.kubernetes.tests.contract.children import ENDS_WITH_US
 
 ISSUER = "https://kubernetes.default.svc"
 START_LIMIT = 120.0
@@ -73,7 +74,7 @@ class ApiServer:
             running = self._processes.get(name)
             if running is None or running.poll() is not None:
                 with (self.place / f"{name}.log").open("ab") as log:
-                    self._processes[name] = subprocess.Popen(command, stdout=log, stderr=log)
+                    self._processes[name] = subprocess.Popen([*ENDS_WITH_US, *command], stdout=log, stderr=log)
         admin = self.kubeconfig()
         end = time.monotonic() + START_LIMIT
         while not self._ready(admin):

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import colocation
+from ansible_collections.colocation.kubernetes.tests.contract.children import ENDS_WITH_US
 from colocation.common import status_client
 from colocation.common.status import Status
 
@@ -55,7 +56,7 @@ class AgentProcess:
         }
         command = [interpreter, "-m", "colocation.device_plugin", "--config", str(self.file)]
         with self.log_file.open("ab") as log:
-            self.process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
+            self.process = subprocess.Popen([*ENDS_WITH_US, *command], stdout=log, stderr=log, env=environment)
 
     def configure(self, config: str) -> None:
         self.file.write_text(f"status: {{port: {self.port}}}\n{config}")
