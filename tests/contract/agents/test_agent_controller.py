@@ -98,7 +98,8 @@ def test_a_controller_without_pip_takes_the_one_of_ensurepip(bare: Site, wheels:
 def test_a_controller_without_any_pip_says_what_to_install(bare: Site) -> None:
     python = bare_environment(bare.place / "venv")
     (packages,) = (bare.place / "venv").glob("lib/python3*/site-packages")
-    (packages / "no_ensurepip.pth").write_text("import sys; sys.modules['ensurepip'] = None\n")
+    ensurepip, wheels = "sys.modules['ensurepip'] = None", "sysconfig.get_config_vars()['WHEEL_PKG_DIR'] = ''"
+    (packages / "hidden.pth").write_text(f"import sys, sysconfig; {ensurepip}; {wheels}\n")
     (bare.place / "empty").mkdir()
     for name in ("sh", "df", "mkdir", "rm", "chmod", "id", "sleep", "stty"):
         (bare.place / "empty" / name).symlink_to(shutil.which(name) or "/bin/false")
