@@ -9,9 +9,10 @@ two failures stay apart.
 
 from __future__ import annotations
 
+import email.utils
 import http.client
 import ssl
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 PATH = "/livez"
@@ -24,6 +25,7 @@ class ApiAnswer:
     error: str  # why none came
     certificate: str  # "verified", "unchecked" or "refused"
     certificate_error: str
+    clock: float | None = field(default=None, compare=False)  # the server's, to the second; None: it does not say
 
 
 def ask_api(server: str, ca_pem: str, timeout: float) -> ApiAnswer:
@@ -42,7 +44,8 @@ def ask_api(server: str, ca_pem: str, timeout: float) -> ApiAnswer:
 def _ask(server: str, context: ssl.SSLContext, timeout: float, certificate: str, certificate_error: str) -> ApiAnswer:
     """Only a refused certificate is raised: every other failure is an answer that did not come."""
     try:
-        return ApiAnswer(server, _status(server, context, timeout), "", certificate, certificate_error)
+        status, clock = _status(server, context, timeout)
+        return ApiAnswer(server, status, "", certificate, certificate_error, clock)
     except ssl.SSLCertVerificationError:
         raise
     except (OSError, ValueError, http.client.HTTPException) as error:
@@ -72,7 +75,7 @@ def _unchecking() -> ssl.SSLContext:
     return context
 
 
-def _status(server: str, context: ssl.SSLContext, timeout: float) -> int:
+def _status(server: str, context: ssl.SSLContext, timeout: float) -> tuple[int, float | None]:
     url = urlsplit(server)
     if url.scheme != "https" or not url.hostname:
         raise ValueError(f"{server!r} is not an https address")
@@ -80,6 +83,13 @@ def _status(server: str, context: ssl.SSLContext, timeout: float) -> int:
     try:
         connection.request("GET", url.path.rstrip("/") + PATH)
         with connection.getresponse() as answer:
-            return answer.status
+            return answer.status, _moment(answer.getheader("Date"))
     finally:
         connection.close()
+
+
+def _moment(date: str | None) -> float | None:
+    try:
+        return email.utils.parsedate_to_datetime(date).timestamp() if date else None
+    except (TypeError, ValueError, OverflowError):
+        return None

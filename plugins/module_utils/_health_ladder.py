@@ -1,0 +1,102 @@
+# Copyright: colocation.kubernetes contributors
+# Apache-2.0 License (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The ladder of the repair: which step comes next for what is found, and when waiting comes before it.
+
+Steps go from what costs nothing to what costs a drain, and a finding names those that may mend it. A step is taken
+once. What stays after all its steps blocks the higher ones, if it is critical: on broken ground they would only make
+it worse. That counts most for the last step, which takes the node out of the cluster: it is taken only when all that
+is critical may be mended by it, and when every part of the node could be looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ansible_collections.colocation.kubernetes.plugins.module_utils._health_findings import (
+    CRITICAL,
+    REJOIN,
+    RESTART,
+    STEPS,
+    Finding,
+)
+
+UNSEEN = "not-looked-at"
+COMES_WITH_REJOIN = ("cni-missing",)  # critical, and mended by no step, but no reason against joining again
+
+
+def is_healthy(findings: Iterable[Finding]) -> bool:
+    """Nothing is critical, and there is nothing that the repair could mend."""
+    return not any(finding.severity == CRITICAL or finding.mendable for finding in findings)
+
+
+def should_wait(findings: Sequence[Finding]) -> bool:
+    """Only time is needed yet, as far as can be seen: nothing that has a step is there to stay."""
+    return any(finding.passing for finding in findings) and all(
+        finding.passing for finding in findings if finding.mendable
+    )
+
+
+def next_step(findings: Sequence[Finding], taken: Sequence[str] = (), last: str = REJOIN) -> str:
+    """The lowest step that is wanted and not taken; empty: none is, or none may be taken."""
+    wanted = {finding.id: _untaken(finding, taken) for finding in findings}
+    step = next((name for name in STEPS if name in wanted.values()), "")
+    if not step or STEPS.index(step) > STEPS.index(last) or blocked_by(findings, taken, step):
+        return ""
+    return step
+
+
+def blocked_by(findings: Sequence[Finding], taken: Sequence[str], step: str) -> list[str]:
+    """IDs of what forbids a step."""
+    failed = [
+        finding.id
+        for finding in findings
+        if finding.severity == CRITICAL and finding.mendable and not _untaken(finding, taken)
+    ]
+    if step != REJOIN:
+        return failed
+    against = [
+        finding.id
+        for finding in findings
+        if finding.id == UNSEEN
+        or (finding.severity == CRITICAL and REJOIN not in finding.steps and finding.id not in COMES_WITH_REJOIN)
+    ]
+    return list(dict.fromkeys(failed + against))
+
+
+def foretell(findings: Sequence[Finding], last: str = REJOIN) -> list[str]:
+    """The steps that a run would take now, as far as it can be known: what may pass is left out beside its causes."""
+    has_cause = any(finding.mendable and not finding.passing for finding in findings)
+    steps: list[str] = []
+    left = [finding for finding in findings if not (has_cause and finding.mendable and finding.passing)]
+    while step := next_step(left, steps, last):
+        steps.append(step)
+        left = [finding for finding in left if step not in finding.steps]
+    return steps
+
+
+def why_not(findings: Sequence[Finding], taken: Sequence[str], last: str) -> str:
+    """Why no further step is taken, in words; empty where none is wanted."""
+    step = next((name for name in STEPS if name in {_untaken(finding, taken) for finding in findings}), "")
+    if not step:
+        tried = [finding.id for finding in findings if finding.mendable]
+        return f"the steps that should mend {', '.join(tried)} were taken and did not" if tried else ""
+    if STEPS.index(step) > STEPS.index(last):
+        return f"the step {step} would be next, but repair_max_step is {last}"
+    blocks = blocked_by(findings, taken, step)
+    return f"the step {step} would be next, but not while there is {', '.join(blocks)}" if blocks else ""
+
+
+def units_of(findings: Iterable[Finding]) -> dict[str, list[str]]:
+    """What the step restart is to start, and what to restart because it runs and is not well."""
+    named = [finding for finding in findings if RESTART in finding.steps and finding.unit]
+    restart = dict.fromkeys(finding.unit for finding in named if finding.id not in ONLY_START)
+    start = dict.fromkeys(finding.unit for finding in named if finding.unit not in restart)
+    return {"start": list(start), "restart": list(restart)}
+
+
+ONLY_START = ("kubelet-masked", "kubelet-disabled", "kubelet-stopped")
+
+
+def _untaken(finding: Finding, taken: Sequence[str]) -> str:
+    """The first step for it that is above all those that were taken for it."""
+    return next((step for step in finding.steps if step not in taken), "")
