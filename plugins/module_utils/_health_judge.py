@@ -1,6 +1,9 @@
 # Copyright: colocation.kubernetes contributors
 # Apache-2.0 License (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""A node judged: from one look to its findings, most telling first. Pure; the services are in `_health_judge_services`."""
+"""A node judged: from one look to its findings, the worst first. Pure.
+
+The services are in `_health_judge_services`.
+"""
 
 from __future__ import annotations
 

@@ -14,11 +14,12 @@ from typing import Any
 
 from ansible_collections.colocation.kubernetes.plugins.module_utils._health_findings import (
     CRITICAL,
+    REJOIN,
     SEVERITIES,
     WARNING,
     Finding,
 )
-from ansible_collections.colocation.kubernetes.plugins.module_utils._health_ladder import is_healthy
+from ansible_collections.colocation.kubernetes.plugins.module_utils._health_ladder import is_healthy, why_not
 from ansible_collections.colocation.kubernetes.plugins.module_utils._preflight_report import WIDTH, count, host_list
 
 
@@ -86,12 +87,15 @@ def _is_bad(findings: Iterable[Finding], fail_on: str) -> bool:
     return any(finding.severity in worst for finding in findings)
 
 
-def repair_report(hosts: Mapping[str, Mapping[str, Any]], check_mode: bool = False) -> dict[str, Any]:
+def repair_report(
+    hosts: Mapping[str, Mapping[str, Any] | None], highest: str = REJOIN, check_mode: bool = False
+) -> dict[str, Any]:
     """What was found, done and left on each node. `hosts`: first, last (results of node_health), steps, problem."""
     lines: list[str] = []
     left: list[str] = []
     well: list[str] = []
-    for host, told in hosts.items():
+    for host, account in hosts.items():
+        told = account or {}
         first, after = told.get("first") or {}, told.get("last") or {}
         steps = [str(step) for step in told.get("steps") or ()]
         if "findings" not in first:
@@ -108,7 +112,8 @@ def repair_report(hosts: Mapping[str, Mapping[str, Any]], check_mode: bool = Fal
         if check_mode:
             continue
         remaining = [finding_of(value) for value in after["findings"]] if "findings" in after else None
-        lines += _outcome(remaining, str(told.get("problem") or ""), str(told.get("why") or ""), after)
+        why = why_not(remaining or [], steps, highest)
+        lines += _outcome(remaining, str(told.get("problem") or ""), why, after)
         if remaining is None or told.get("problem") or not is_healthy(remaining):
             left.append(host)
     if well:

@@ -146,7 +146,7 @@ ARGUMENTS = {
 
 
 def access_of(files: KubeletFiles, plan: Plan) -> Access | None:
-    """The way to the API with the kubeconfig that stands, or that will; with the certificate that the link will name."""
+    """The way to the API by the kubeconfig that stands or will stand, with the certificate that the link will name."""
     made = next((item.content for item in plan.mendings if item.what == KUBECONFIG), "")
     link = next((item for item in plan.mendings if item.what == LINK), None)
     text = made or (files.kubeconfig.text if files.access else "")
