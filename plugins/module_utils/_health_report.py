@@ -20,6 +20,7 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._health_find
     Finding,
 )
 from ansible_collections.colocation.kubernetes.plugins.module_utils._health_ladder import is_healthy, why_not
+from ansible_collections.colocation.kubernetes.plugins.module_utils._node_containerd import last_line
 from ansible_collections.colocation.kubernetes.plugins.module_utils._preflight_report import WIDTH, count, host_list
 
 
@@ -55,30 +56,24 @@ def health_report(hosts: Mapping[str, Mapping[str, Any] | None], fail_on: str) -
 
     `failed` are the hosts with a finding as bad as `fail_on` ("never": none), and those that could not be looked at.
     """
-    well: list[str] = []
-    lost: dict[str, str] = {}
-    ill: dict[str, list[Finding]] = {}
-    for host, result in hosts.items():
-        if not result or "findings" not in result:
-            lost[host] = reason(result)
-            continue
-        findings = [finding_of(value) for value in result["findings"]]
-        if any(finding.severity in (CRITICAL, WARNING) for finding in findings):
-            ill[host] = findings
-        else:
-            well.append(host)
-    lines = [
-        f"node health: {count(len(hosts), 'node')}, {len(well)} healthy, {len(ill)} not, {len(lost)} not looked at"
-    ]
-    if well:
-        lines += _wrapped(f"{host_list(well)}: healthy", "", "  ")
-    for host, findings in ill.items():
-        lines += [f"{host}: {summary(findings)}", *node_lines(findings)]
+    lost = {host: reason(result) for host, result in hosts.items() if not result or "findings" not in result}
+    told = {
+        host: [finding_of(value) for value in result["findings"]]
+        for host, result in hosts.items()
+        if result and host not in lost
+    }
+    well = [host for host, findings in told.items() if not _is_bad(findings, WARNING)]
+    counts = f"{len(well)} healthy, {len(told) - len(well)} not, {len(lost)} not looked at"
+    lines = [f"node health: {count(len(hosts), 'node')}, {counts}"]
+    silent = [host for host in well if not told[host]]
+    if silent:
+        lines += _wrapped(f"{host_list(silent)}: healthy", "", "  ")
+    for host, findings in told.items():
+        if findings:
+            lines += [f"{host}: {summary(findings)}", *node_lines(findings)]
     for host, words in lost.items():
         lines += _wrapped(f"{host}: {words}", "", "  ")
-    failed = (
-        [host for host in hosts if host in lost or _is_bad(ill.get(host, []), fail_on)] if fail_on != "never" else []
-    )
+    failed = [host for host in hosts if fail_on != "never" and (host in lost or _is_bad(told[host], fail_on))]
     return {"lines": [plain(line) for line in lines], "failed": failed, "healthy": well}
 
 
@@ -137,7 +132,8 @@ def reason(result: Mapping[str, Any] | None) -> str:
     """Why there is no answer of node_health, in Ansible's words."""
     if not result:
         return "it fell out of the play before it was looked at"
-    words = " ".join(str(result.get("msg", "no words were given")).split())
+    said = [str(result.get("msg", "no words were given")), last_line(str(result.get("module_stderr", "")))]
+    words = " ".join(": ".join(filter(None, said)).split())
     return f"unreachable: {words}" if result.get("unreachable") else f"not looked at: {words}"
 
 
