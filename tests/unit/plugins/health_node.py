@@ -117,8 +117,8 @@ class HealthNode(PreflightNode):
         self.asked_node.append((name, since, registered))
         return self.node
 
-    def findings(self, want: Want = Want()) -> list[Finding]:
-        return judge(self.looked(), want)
+    def findings(self, want: Want | None = None) -> list[Finding]:
+        return judge(self.looked(), want or Want())
 
     def ids(self) -> list[str]:
         return [finding.id for finding in self.findings()]

@@ -12,7 +12,7 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._health_jour
 
 KLOG = """\
 I1119 01:22:33.123456    1234 server.go:525] "Kubelet version" kubeletVersion="v1.36.3"
-E1119 01:22:33.223456    1234 run.go:72] "command failed" err="failed to load kubelet config file, path: /x, error: \\"y\\""
+E1119 01:22:33.223456    1234 run.go:72] "command failed" err="failed to load config file, path: /x, error: \\"y\\""
 kubelet.service: Main process exited, code=exited, status=1/FAILURE
 kubelet.service: Failed with result 'exit-code'.
 """
@@ -28,7 +28,7 @@ containerd.service: Main process exited, code=exited, status=1/FAILURE
     [
         ("", ""),
         ("I1119 01:22:33.123456    1234 server.go:525] all is well\n", ""),
-        (KLOG, 'failed to load kubelet config file, path: /x, error: "y"'),
+        (KLOG, 'failed to load config file, path: /x, error: "y"'),
         (KLOG + 'E1119 01:22:34.000001    1240 kubelet.go:10] "Unable" err="later"', '"Unable" err="later"'),
         ("F1119 01:22:33.123456       1 main.go:1] fatal things", "fatal things"),
         (LOGRUS, "containerd.service: Main process exited, code=exited, status=1/FAILURE"),

@@ -39,6 +39,7 @@ Break = Callable[[HealthNode], object]
 CONF = "etc/kubernetes/kubelet.conf"
 CA = "etc/kubernetes/pki/ca.crt"
 SWAPS = "Filename Type Size Used Priority\n/swapfile file 65532 0 -2\n"
+PROXY = "/var/run/cri-resmgr/cri-resmgr.sock"
 FAILED = 'E1119 01:22:33.123456    1234 run.go:72] "command failed" err="running with swap on is not supported"\n'
 
 
@@ -124,7 +125,9 @@ NOT_READY = of_node(readiness=Readiness(False, "KubeletNotReady: PLEG is not hea
 WAYS: dict[str, tuple[Break, set[str], list[str]]] = {
     "healthy": (lambda node: None, set(), []),
     # containerd
-    "containerd stopped": (stopped("containerd.service"), {"containerd-disabled", "containerd-stopped"}, ["containerd"]),
+    "containerd stopped": (
+        stopped("containerd.service"), {"containerd-disabled", "containerd-stopped"}, ["containerd"],
+    ),
     "containerd masked": (
         unit("containerd.service", LoadState="masked", ActiveState="inactive"), {"containerd-masked"}, ["containerd"],
     ),
@@ -173,7 +176,9 @@ WAYS: dict[str, tuple[Break, set[str], list[str]]] = {
         remove("usr/lib/systemd/system/containerd.service"), {"containerd-no-unit"}, [],
     ),
     "another runtime": (
-        write("var/lib/kubelet/config.yaml", CONFIG.replace("containerd/containerd", "crio/crio")), {"runtime-other"}, [],
+        write("var/lib/kubelet/config.yaml", CONFIG.replace("containerd/containerd", "crio/crio")),
+        {"runtime-other"},
+        [],
     ),
     # swap
     "swap on": (write("proc/swaps", SWAPS), {"swap-on"}, ["swap"]),
@@ -332,8 +337,8 @@ WAYS: dict[str, tuple[Break, set[str], list[str]]] = {
     "proxy dead": (
         several(
             lambda node: node.agent("cri-resource-manager.service", "3.13"),
-            write("var/lib/kubelet/config.yaml", CONFIG.replace("run/containerd/containerd", "var/run/cri-resmgr/cri-resmgr")),
-            lambda node: setattr(node, "endpoint", CriAnswer("/var/run/cri-resmgr/cri-resmgr.sock", "did not answer")),
+            write("var/lib/kubelet/config.yaml", CONFIG.replace("/run/containerd/containerd.sock", PROXY)),
+            lambda node: setattr(node, "endpoint", CriAnswer(PROXY, "did not answer")),
         ),
         {"endpoint-silent"},
         ["restart"],
@@ -437,8 +442,9 @@ def test_a_driver_is_not_judged_by_a_configuration_that_is_lost(node: HealthNode
 
 
 FILES = (
-    "etc/kubernetes/kubelet.conf", "etc/kubernetes/pki/ca.crt", "var/lib/kubelet/config.yaml", "proc/swaps", "etc/fstab",
-    "proc/self/mountinfo", "proc/loadavg", "proc/meminfo", "etc/cni/net.d/10-net.conflist", "proc/812/cmdline",
+    "etc/kubernetes/kubelet.conf", "etc/kubernetes/pki/ca.crt", "var/lib/kubelet/config.yaml", "proc/swaps",
+    "etc/fstab", "proc/self/mountinfo", "proc/loadavg", "proc/meminfo", "proc/812/cmdline",
+    "etc/cni/net.d/10-net.conflist",
     "var/lib/kubelet/pki/kubelet-client-2026.pem", "var/lib/kubelet/device-plugins/kubelet_internal_checkpoint",
     "opt/colocation/releases/0.1.0-0123456789ab/RELEASE.json", "etc/systemd/system/colocation-device-plugin.service",
     "var/lib/kube-proxy/kubeconfig", "var/lib/kubelet/instance-config.yaml",
