@@ -33,7 +33,7 @@ options:
   patience:
     description:
       - Seconds to look again while only time is needed, as far as can be seen. A kubelet that starts, or a Node that is
-        not up to date yet, are such findings.
+        not up to date yet, are such findings, and so is what could not be looked at in time.
     type: float
     default: 0
   part_timeout:

@@ -1,0 +1,223 @@
+# Copyright: colocation.kubernetes contributors
+# Apache-2.0 License (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""health.yml and repair.yml by a real ansible-playbook, over nodes whose modules are doubles (module_double.py).
+
+What the real modules do to real nodes, the scenario molecule/repair shows; here many nodes with many faults go through
+the ladder at once: which steps are taken, in which order, where it stops, and what the report says.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ansible_collections.colocation.kubernetes.plugins.module_utils import _health_findings
+from ansible_collections.colocation.kubernetes.plugins.module_utils._health_findings import CHECKS, STEPS, found
+
+ROOT = Path(_health_findings.__file__).parents[2]
+DOUBLED = (
+    "node_health",
+    "node_package",
+    "containerd_config",
+    "node_unit",
+    "node_swap",
+    "kubelet_mend",
+    "rejoin_double",
+)
+UNITS = {"kubelet-crashing": "kubelet.service", "kubelet-stopped": "kubelet.service"}
+TABLE = {name: asdict(found(name, f"{name} was seen", unit=UNITS.get(name, ""))) for name in CHECKS}
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    status: int
+    output: str
+
+    @property
+    def report(self) -> str:
+        found = re.search(r'"msg": \[\n(.*?)\n    \]', self.output, re.DOTALL)
+        assert found, self.output
+        lines: list[str] = json.loads(f"[{found[1]}]")
+        return "\n".join(lines)
+
+    def of(self, host: str) -> str:
+        """The lines about one host, in one."""
+        found = re.search(rf"^{host}:((?:.*\n?)(?:  .*\n?)*)", self.report, re.MULTILINE)
+        assert found, self.report
+        return " ".join(found[1].split())
+
+    def changed(self, host: str) -> int:
+        recap = re.search(rf"^{host} .*changed=(\d+)", self.output, re.MULTILINE)
+        assert recap, self.output
+        return int(recap[1])
+
+
+class Site:
+    """A collection whose modules are doubles, and nodes that are files."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+        self.hosts: dict[str, dict[str, Any]] = {}
+        collection = place / "ansible_collections/colocation/kubernetes"
+        (collection / "plugins/modules").mkdir(parents=True)
+        (collection / "roles/rejoin/tasks").mkdir(parents=True)
+        for part in ("filter", "module_utils", "doc_fragments"):
+            (collection / "plugins" / part).symlink_to(ROOT / "plugins" / part)
+        for part in ("playbooks", "meta", "galaxy.yml"):
+            (collection / part).symlink_to(ROOT / part)
+        for role in ("node_prep", "preflight"):
+            (collection / "roles" / role).symlink_to(ROOT / "roles" / role)
+        (collection / "roles/rejoin/tasks/main.yml").write_text("- colocation.kubernetes.rejoin_double:\n")
+        double = Path(__file__).with_name("module_double.py").read_text()
+        for name in DOUBLED:
+            (collection / f"plugins/modules/{name}.py").write_text(f"#!/usr/bin/python\n{double}")
+        (place / "ansible.cfg").write_text("[defaults]\n")
+
+    def node(self, name: str, *findings: str, heals: dict[str, list[str]] | None = None, **more: Any) -> None:
+        """A node with findings that each go with its first step, or with those that `heals` says."""
+        healed = heals or {step: [one for one in findings if CHECKS[one].steps[:1] == (step,)] for step in STEPS}
+        state = {"findings": findings, "table": TABLE, "heals": healed, "breaks": (), "log": []} | more
+        path = self.place / f"{name}.json"
+        path.write_text(json.dumps(state))
+        python = self.place / f"python-{name}"
+        python.write_text(f'#!/bin/sh\nREPAIR_NODE={path} exec {sys.executable} "$@"\n')
+        python.chmod(0o755)
+        self.hosts[name] = {"ansible_connection": "local", "ansible_python_interpreter": str(python)}
+
+    def dead(self, name: str) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        self.hosts[name] = {"ansible_host": "127.0.0.1", "ansible_port": port, "ansible_connection": "ssh"}
+
+    def log(self, name: str) -> list[str]:
+        """What was done to a node, since the last question."""
+        path = self.place / f"{name}.json"
+        state = json.loads(path.read_text())
+        told: list[str] = state["log"]
+        path.write_text(json.dumps({**state, "log": []}))
+        return told
+
+    def run(self, playbook: str, *arguments: str, **variables: Any) -> Run:
+        (self.place / "hosts.json").write_text(json.dumps({"kube_node": {"hosts": self.hosts}}))
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")} | {
+            "ANSIBLE_COLLECTIONS_PATH": str(self.place),
+            "ANSIBLE_CONFIG": str(self.place / "ansible.cfg"),
+            "ANSIBLE_HOME": str(self.place / "home"),
+            "ANSIBLE_NOCOLOR": "1",
+            "ANSIBLE_REMOTE_TEMP": str(self.place / "remote"),
+            "ANSIBLE_SSH_ARGS": "-F none -o StrictHostKeyChecking=no",
+        }
+        done = subprocess.run(
+            [
+                str(Path(sys.executable).with_name("ansible-playbook")),
+                f"--inventory={self.place / 'hosts.json'}",
+                f"--extra-vars={json.dumps({'ansible_become': False, **variables})}",
+                *arguments,
+                f"colocation.kubernetes.{playbook}",
+            ],
+            capture_output=True,
+            check=False,
+            env=environment,
+            text=True,
+            timeout=300,
+        )
+        return Run(done.returncode, done.stdout + done.stderr)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    yield Site(tmp_path)
+
+
+IDENTITY = {"rejoin": ["kubelet-identity-lost"]}
+
+
+def test_each_node_climbs_as_far_as_it_has_to(site: Site) -> None:
+    site.dead("a_dead")  # the first host: neither the bound's check nor the report must depend on it
+    site.node("alone", "clock-unsynchronized", "node-cordoned", server="https://10.0.0.1:6443")
+    site.node("both", "containerd-stopped", "swap-on", "kubelet-crashing", heals={
+        "containerd": ["containerd-stopped"], "swap": ["swap-on", "kubelet-crashing"],
+    })  # fmt: skip
+    site.node("broken", "swap-on", "kubelet-stopped", breaks=["swap"])
+    site.node("files", "kubelet-kubeconfig")
+    site.node("gone", "containerd-missing", heals={"install": ["containerd-missing"]})
+    site.node("lost", "kubelet-identity-lost", heals=IDENTITY)
+    site.node("stubborn", "kubelet-crashing", heals={"rejoin": ["kubelet-crashing"]})
+    site.node("unmended", "swap-on", "kubelet-stopped", heals={"swap": []})
+    site.node("walled", "kubelet-identity-lost", "api-unreachable", heals=IDENTITY)
+    foretold = site.run("repair", "--check")
+    assert foretold.of("both") == "found: containerd-stopped, swap-on, kubelet-crashing would do: containerd, swap"
+    assert foretold.of("lost") == "found: kubelet-identity-lost would do: rejoin"
+    assert site.log("both") == ["containerd check", "containerd-unit check", "swap check"]
+    assert site.log("lost") == ["rejoin check"]
+    for name in set(site.hosts) - {"a_dead"}:
+        assert all(call.endswith(" check") for call in site.log(name))
+
+    run = site.run("repair")
+    assert run.status != 0
+    assert run.report.startswith("alone: healthy, not touched\n")
+    assert {name: site.log(name) for name in site.hosts if name != "a_dead"} == {
+        "alone": [],
+        "both": ["containerd", "containerd-unit", "swap"],
+        "broken": ["swap"],
+        "files": ["kubelet https://10.0.0.1:6443"],
+        "gone": ["install", "containerd", "containerd-unit"],
+        "lost": ["rejoin"],
+        "stubborn": ["restart", "rejoin"],
+        "unmended": ["swap"],
+        "walled": [],
+    }
+    assert run.of("both").endswith("done: containerd, swap now healthy")
+    assert "failed: Turn swap off for good: swap can't be done left: critical [swap-on]" in run.of("broken")
+    assert run.of("stubborn") == "found: kubelet-crashing done: restart, rejoin now healthy"
+    assert run.of("unmended").endswith("the step restart would be next, but not while there is swap-on")
+    assert run.of("walled").endswith("the step rejoin would be next, but not while there is api-unreachable")
+    assert run.of("a_dead").startswith("skipped, unreachable: ")
+    assert "Not well, or not looked at: a_dead, broken, unmended, walled;" in run.output
+    assert (run.changed("alone"), run.changed("walled"), run.changed("a_dead")) == (0, 0, 0)
+
+    again = site.run("repair", "--limit=alone,both,files,gone,lost,stubborn")
+    assert again.status == 0
+    assert "alone, both, files, gone, lost, stubborn (6 hosts): healthy, not touched" in again.report
+    assert all(again.changed(name) == 0 and site.log(name) == [] for name in ("both", "lost", "stubborn"))
+
+
+def test_the_climb_is_bounded(site: Site) -> None:
+    site.node("lost", "kubelet-identity-lost", heals=IDENTITY)
+    site.node("swapping", "swap-on", "kubelet-crashing")
+    wrong = site.run("repair", repair_max_step="reboot")
+    assert wrong.status != 0 and "repair_max_step is reboot; it must be containerd, swap" in wrong.output
+    run = site.run("repair", repair_max_step="swap")
+    assert run.status != 0
+    assert (site.log("lost"), site.log("swapping")) == ([], ["swap"])
+    assert run.of("lost").endswith("the step rejoin would be next, but repair_max_step is swap")
+    assert run.of("swapping").endswith("the step restart would be next, but repair_max_step is swap")
+
+
+def test_health_of_all_nodes(site: Site) -> None:
+    site.dead("a_dead")
+    site.node("ill", "swap-on", "disk-low")
+    site.node("w1")
+    site.node("w2")
+    site.node("warned", "disk-low")
+    run = site.run("health")
+    assert run.report.splitlines()[0] == "node health: 5 nodes, 2 healthy, 2 not, 1 not looked at"
+    assert "w1, w2 (2 hosts): healthy" in run.report
+    assert run.of("ill").startswith("1 critical, 1 warning critical [swap-on] swap-on was seen -> swapoff -a")
+    assert "Not well, or not looked at: a_dead, ill;" in run.output
+    check = site.run("health", "--check", health_fail_on="never")
+    assert (check.status, check.report) == (0, run.report)
+    limited = site.run("health", "--limit=w*", health_fail_on="warning")
+    assert limited.status != 0 and "Not well, or not looked at: warned;" in limited.output
+    assert [site.log(name) for name in ("ill", "w1", "warned")] == [[], [], []]
