@@ -107,3 +107,4 @@ class HealthFacts:
     node: NodeObject | None = None
     devices: Devices | None = None
     agents: tuple[Agent, ...] = ()
+    rejoin: str = ""  # the mark of a rejoin that is under way, or was killed

@@ -57,7 +57,7 @@ CHECKS: dict[str, Check] = {
     "kubelet-not-systemd": Check(WARNING, "Let kubelet.service run the kubelet, and stop whatever else does."),
     "kubelet-masked": Check(CRITICAL, "systemctl unmask --now kubelet", (RESTART,)),
     "kubelet-disabled": Check(WARNING, "systemctl enable kubelet", (RESTART,)),
-    "kubelet-stopped": Check(CRITICAL, "systemctl start kubelet", (RESTART,)),
+    "kubelet-stopped": Check(CRITICAL, "systemctl start kubelet", _LAST),
     "kubelet-crashing": Check(CRITICAL, _JOURNAL, _LAST, passing=True),
     "kubelet-config": Check(CRITICAL, "Write it anew from the cluster's ConfigMap kubelet-config.", _ELSE_REJOIN),
     "kubelet-kubeconfig": Check(CRITICAL, "Write it anew: the kubelet's certificate is still there.", _ELSE_REJOIN),
@@ -71,6 +71,7 @@ CHECKS: dict[str, Check] = {
     ),
     "ca-ended": Check(CRITICAL, "Renew the cluster's authority, then join the nodes again."),
     "ca-ending": Check(WARNING, "Plan the renewal of the cluster's authority: all nodes have to be joined again."),
+    "rejoin-unfinished": Check(CRITICAL, "Run colocation.kubernetes.rejoin again: it goes on from there.", (REJOIN,)),
     # containerd
     "runtime-other": Check(CRITICAL, "Move the node to containerd: other runtimes are not supported."),
     "containerd-missing": Check(CRITICAL, "Install containerd.", (CONTAINERD,)),

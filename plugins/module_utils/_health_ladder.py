@@ -6,14 +6,19 @@ Steps go from what costs nothing to what costs a drain, and a finding names thos
 once. What stays after all its steps blocks the higher ones, if it is critical: on broken ground they would only make
 it worse. That counts most for the last step, which takes the node out of the cluster: it is taken only when all that
 is critical may be mended by it, and when every part of the node could be looked at.
+
+A rejoin that was begun is finished before the kubelet is touched: one that is started in the middle of it would
+register a bare Node in place of the one whose labels are saved.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from ansible_collections.colocation.kubernetes.plugins.module_utils._health_findings import (
     CRITICAL,
+    KUBELET,
     REJOIN,
     RESTART,
     STEPS,
@@ -21,6 +26,7 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._health_find
 )
 
 UNSEEN = "not-looked-at"
+UNFINISHED = "rejoin-unfinished"
 COMES_WITH_REJOIN = ("cni-missing",)  # critical, and mended by no step, but no reason against joining again
 
 
@@ -38,8 +44,7 @@ def should_wait(findings: Sequence[Finding]) -> bool:
 
 def next_step(findings: Sequence[Finding], taken: Sequence[str] = (), last: str = REJOIN) -> str:
     """The lowest step that is wanted and not taken; empty: none is, or none may be taken."""
-    wanted = {finding.id: _untaken(finding, taken) for finding in findings}
-    step = next((name for name in STEPS if name in wanted.values()), "")
+    step = _lowest(findings, taken)
     if not step or STEPS.index(step) > STEPS.index(last) or blocked_by(findings, taken, step):
         return ""
     return step
@@ -47,6 +52,7 @@ def next_step(findings: Sequence[Finding], taken: Sequence[str] = (), last: str 
 
 def blocked_by(findings: Sequence[Finding], taken: Sequence[str], step: str) -> list[str]:
     """IDs of what forbids a step."""
+    findings = _as_if_begun(findings)
     failed = [
         finding.id
         for finding in findings
@@ -70,13 +76,13 @@ def foretell(findings: Sequence[Finding], last: str = REJOIN) -> list[str]:
     left = [finding for finding in findings if not (has_cause and finding.mendable and finding.passing)]
     while step := next_step(left, steps, last):
         steps.append(step)
-        left = [finding for finding in left if step not in finding.steps]
+        left = [finding for finding in _as_if_begun(left) if step not in finding.steps]
     return steps
 
 
 def why_not(findings: Sequence[Finding], taken: Sequence[str], last: str) -> str:
     """Why no further step is taken, in words; empty where none is wanted."""
-    step = next((name for name in STEPS if name in {_untaken(finding, taken) for finding in findings}), "")
+    step = _lowest(findings, taken)
     if not step:
         tried = [finding.id for finding in findings if finding.mendable]
         return f"the steps that should mend {', '.join(tried)} were taken and did not" if tried else ""
@@ -95,6 +101,21 @@ def units_of(findings: Iterable[Finding]) -> dict[str, list[str]]:
 
 
 ONLY_START = ("kubelet-masked", "kubelet-disabled", "kubelet-stopped")
+
+
+def _lowest(findings: Sequence[Finding], taken: Sequence[str]) -> str:
+    wanted = {_untaken(finding, taken) for finding in _as_if_begun(findings)}
+    return next((name for name in STEPS if name in wanted), "")
+
+
+def _as_if_begun(findings: Sequence[Finding]) -> Sequence[Finding]:
+    """Where a rejoin was begun, only its end mends what is wrong with the kubelet."""
+    if not any(finding.id == UNFINISHED for finding in findings):
+        return findings
+    return [
+        replace(finding, steps=(REJOIN,)) if {KUBELET, RESTART} & set(finding.steps) else finding
+        for finding in findings
+    ]
 
 
 def _untaken(finding: Finding, taken: Sequence[str]) -> str:

@@ -54,6 +54,8 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._systemd imp
 CNI_DIRECTORY = "/etc/cni/net.d"
 CNI_ENDINGS = (".conf", ".conflist", ".json")
 DEVICE_PLUGINS = "/var/lib/kubelet/device-plugins"
+REJOIN_MARK = "rejoin.json"  # of the role rejoin, in its state directory
+STATE_DIR = "/var/lib/colocation"
 DISKS = ("/", "/var/lib/kubelet", "/var/lib/containerd")
 
 
@@ -76,7 +78,13 @@ class Limits:
     answer: float = 5.0  # of the API server and the runtime
 
 
-def look(root: str, outside: Outside, limits: Limits = Limits(), containerd_config: str = CONFIG) -> HealthFacts:
+def look(
+    root: str,
+    outside: Outside,
+    limits: Limits = Limits(),
+    containerd_config: str = CONFIG,
+    state_dir: str = STATE_DIR,
+) -> HealthFacts:
     """One pass over the node; it takes at most twice `limits.part`."""
     run, now = outside.run, outside.now()
     gathering = Gathering()
@@ -95,6 +103,7 @@ def look(root: str, outside: Outside, limits: Limits = Limits(), containerd_conf
             "clock": lambda: read_clock(run),
             "devices": lambda: read_devices(root),
             "agents": lambda: read_agents(root, run),
+            "rejoin": lambda: read_text(root, os.path.join(state_dir, REJOIN_MARK)).strip(),
         },
         limits.part,
     )

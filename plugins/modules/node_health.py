@@ -64,6 +64,10 @@ options:
     description: containerd's main configuration file.
     type: path
     default: /etc/containerd/config.toml
+  state_dir:
+    description: Where the roles keep their state, and a rejoin that was begun its mark.
+    type: path
+    default: /var/lib/colocation
 seealso:
   - module: colocation.kubernetes.node_facts
   - module: colocation.kubernetes.kubelet_mend
@@ -207,7 +211,12 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._health_ladd
     should_wait,
     units_of,
 )
-from ansible_collections.colocation.kubernetes.plugins.module_utils._health_parts import Limits, Outside, look
+from ansible_collections.colocation.kubernetes.plugins.module_utils._health_parts import (
+    STATE_DIR,
+    Limits,
+    Outside,
+    look,
+)
 from ansible_collections.colocation.kubernetes.plugins.module_utils._health_report import node_lines, plain, summary
 from ansible_collections.colocation.kubernetes.plugins.module_utils._node_containerd import CONFIG
 
@@ -222,6 +231,7 @@ ARGUMENTS = {
     "authority_days": {"type": "float", "default": 90},
     "clock_skew_limit": {"type": "float", "default": 5},
     "containerd_config": {"type": "path", "default": CONFIG},
+    "state_dir": {"type": "path", "default": STATE_DIR},
 }
 
 
@@ -231,7 +241,7 @@ def examine(params, outside: Outside) -> tuple[HealthFacts, list[Finding]]:
     limits = Limits(params["part_timeout"], params["answer_timeout"])
     end = time.monotonic() + params["patience"]
     while True:
-        facts = look(ROOT, outside, limits, params["containerd_config"])
+        facts = look(ROOT, outside, limits, params["containerd_config"], params["state_dir"])
         findings = judge(facts, want)
         if not should_wait(findings) or time.monotonic() >= end:
             return facts, findings

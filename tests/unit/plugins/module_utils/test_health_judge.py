@@ -267,6 +267,11 @@ WAYS: dict[str, tuple[Break, set[str], list[str]]] = {
         {"kubelet-config", "kubelet-crashing"},
         ["kubelet"],
     ),
+    "a rejoin was killed": (
+        several(write("var/lib/colocation/rejoin.json", '{"operation": "1"}'), stopped("kubelet.service", "enabled")),
+        {"rejoin-unfinished", "kubelet-stopped"},
+        ["rejoin"],
+    ),
     # the machine
     "cgroup v1": (
         write("proc/self/mountinfo", "24 22 0:22 / /sys/fs/cgroup/memory rw - cgroup cgroup rw\n"), {"cgroup-v1"}, [],

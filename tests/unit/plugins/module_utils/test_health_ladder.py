@@ -58,6 +58,9 @@ def some(*names: str) -> list[Finding]:
         (["kubelet-identity-lost", "not-looked-at"], [], "rejoin", ""),
         (["kubelet-identity-lost", "cni-missing", "disk-low"], [], "rejoin", "rejoin"),
         (["kubelet-identity-lost", "disk-full"], [], "rejoin", ""),
+        (["rejoin-unfinished", "kubelet-stopped", "kubelet-config"], [], "rejoin", "rejoin"),
+        (["rejoin-unfinished", "kubelet-stopped"], [], "restart", ""),
+        (["rejoin-unfinished", "swap-on", "node-missing"], [], "rejoin", "swap"),
     ],
 )
 def test_the_next_step(names: list[str], taken: list[str], last: str, step: str) -> None:
@@ -118,6 +121,7 @@ def test_a_step_is_wanted_new_and_within_bounds(findings: list[Finding], taken: 
         assert step not in taken
         assert STEPS.index(step) <= STEPS.index(last)
         assert any(step in finding.steps for finding in findings)
+        assert step not in ("kubelet", "restart") or not any(one.id == "rejoin-unfinished" for one in findings)
     if step == "rejoin":
         assert not blocked_by(findings, taken, step)
         for finding in findings:
