@@ -3,7 +3,9 @@
 """The ladder of the repair: which step comes next for what is found, and when waiting comes before it.
 
 Steps go from what costs nothing to what costs a drain, and a finding names those that may mend it. A step is taken
-once. What stays after all its steps blocks the higher ones, if it is critical: on broken ground they would only make
+once. What may pass by itself, such as a kubelet that fails, counts only when nothing else is left that explains it.
+
+What stays after all its steps blocks the higher ones, if it is critical: on broken ground they would only make
 it worse. That counts most for the last step, which takes the node out of the cluster: it is taken only when all that
 is critical may be mended by it, and when every part of the node could be looked at.
 
@@ -35,10 +37,10 @@ def is_healthy(findings: Iterable[Finding]) -> bool:
     return not any(finding.severity == CRITICAL or finding.mendable for finding in findings)
 
 
-def should_wait(findings: Sequence[Finding]) -> bool:
-    """Only time is needed yet, as far as can be seen: nothing that has a step is there to stay."""
+def should_wait(findings: Sequence[Finding], taken: Sequence[str] = ()) -> bool:
+    """Only time is needed yet, as far as can be seen: nothing is there to stay that a step might still mend."""
     return any(finding.passing for finding in findings) and all(
-        finding.passing for finding in findings if finding.mendable
+        finding.passing for finding in findings if _untaken(finding, taken)
     )
 
 
@@ -70,10 +72,9 @@ def blocked_by(findings: Sequence[Finding], taken: Sequence[str], step: str) -> 
 
 
 def foretell(findings: Sequence[Finding], last: str = REJOIN) -> list[str]:
-    """The steps that a run would take now, as far as it can be known: what may pass is left out beside its causes."""
-    has_cause = any(finding.mendable and not finding.passing for finding in findings)
+    """The steps that a run would take now, as far as it can be known: what has a cause goes with it."""
     steps: list[str] = []
-    left = [finding for finding in findings if not (has_cause and finding.mendable and finding.passing)]
+    left = _causes(findings, steps)
     while step := next_step(left, steps, last):
         steps.append(step)
         left = [finding for finding in _as_if_begun(left) if step not in finding.steps]
@@ -104,8 +105,15 @@ ONLY_START = ("kubelet-masked", "kubelet-disabled", "kubelet-stopped")
 
 
 def _lowest(findings: Sequence[Finding], taken: Sequence[str]) -> str:
-    wanted = {_untaken(finding, taken) for finding in _as_if_begun(findings)}
+    wanted = {_untaken(finding, taken) for finding in _causes(_as_if_begun(findings), taken)}
     return next((name for name in STEPS if name in wanted), "")
+
+
+def _causes(findings: Sequence[Finding], taken: Sequence[str]) -> Sequence[Finding]:
+    """Without what may pass by itself, as long as there is something to mend that does not."""
+    if not any(_untaken(finding, taken) and not finding.passing for finding in findings):
+        return findings
+    return [finding for finding in findings if not (finding.mendable and finding.passing)]
 
 
 def _as_if_begun(findings: Sequence[Finding]) -> Sequence[Finding]:

@@ -36,6 +36,13 @@ options:
         not up to date yet, are such findings, and so is what could not be looked at in time.
     type: float
     default: 0
+  taken:
+    description:
+      - Steps of the repair that were taken already. What they left is no reason to give up O(patience).
+    type: list
+    elements: str
+    choices: [containerd, swap, kubelet, restart, rejoin]
+    default: []
   part_timeout:
     description:
       - Seconds that each part of the look may take. A part that takes longer is left behind and told.
@@ -202,7 +209,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.colocation.kubernetes.plugins.module_utils._command import run_for
 from ansible_collections.colocation.kubernetes.plugins.module_utils._health_facts import HealthFacts
-from ansible_collections.colocation.kubernetes.plugins.module_utils._health_findings import Finding
+from ansible_collections.colocation.kubernetes.plugins.module_utils._health_findings import STEPS, Finding
 from ansible_collections.colocation.kubernetes.plugins.module_utils._health_judge import Want, judge
 from ansible_collections.colocation.kubernetes.plugins.module_utils._health_judge_services import kubelet_driver
 from ansible_collections.colocation.kubernetes.plugins.module_utils._health_ladder import (
@@ -225,6 +232,7 @@ PAUSE = 2.0
 
 ARGUMENTS = {
     "patience": {"type": "float", "default": 0},
+    "taken": {"type": "list", "elements": "str", "choices": list(STEPS), "default": []},
     "part_timeout": {"type": "float", "default": 20},
     "answer_timeout": {"type": "float", "default": 5},
     "certificate_days": {"type": "float", "default": 14},
@@ -243,7 +251,7 @@ def examine(params, outside: Outside) -> tuple[HealthFacts, list[Finding]]:
     while True:
         facts = look(ROOT, outside, limits, params["containerd_config"], params["state_dir"])
         findings = judge(facts, want)
-        if not should_wait(findings) or time.monotonic() >= end:
+        if not should_wait(findings, params["taken"]) or time.monotonic() >= end:
             return facts, findings
         time.sleep(PAUSE)
 

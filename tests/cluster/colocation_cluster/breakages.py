@@ -51,7 +51,20 @@ swap_disk() {
         udevadm settle
     fi
 }
+kubelet_ends() {
+    systemctl restart kubelet.service || true
+    for _second in $(seq 60); do
+        [ "$(systemctl show -p NRestarts --value kubelet.service)" -eq 0 ] || return 0
+        ! systemctl is-failed -q kubelet.service || return 0
+        sleep 1
+    done
+    echo "the kubelet runs for 60 s without its $1" >&2
+    return 1
+}
 """
+_ENDS = (
+    '{ systemctl is-failed -q kubelet.service || [ "$(systemctl show -p NRestarts --value kubelet.service)" -gt 0 ]; }'
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,17 +253,28 @@ systemctl disable --quiet --now kubelet.service
         "The kubelet's kubeconfig is gone; the kubelet was restarted and ends again and again.",
         r"""
 rm -f /etc/kubernetes/kubelet.conf /etc/kubernetes/bootstrap-kubelet.conf
-systemctl restart kubelet.service || true
-for _second in $(seq 60); do
-    [ "$(systemctl show -p NRestarts --value kubelet.service)" -eq 0 ] || exit 0
-    ! systemctl is-failed -q kubelet.service || exit 0
-    sleep 1
-done
-echo 'the kubelet runs for 60 s without its kubeconfig' >&2
-exit 1
+kubelet_ends kubeconfig
 """,
-        "[ ! -e /etc/kubernetes/kubelet.conf ] && { systemctl is-failed -q kubelet.service || "
-        '[ "$(systemctl show -p NRestarts --value kubelet.service)" -gt 0 ]; }',
+        f"[ ! -e /etc/kubernetes/kubelet.conf ] && {_ENDS}",
+    ),
+    _breakage(
+        "kubelet-config-lost",
+        "The kubelet's configuration is gone; the kubelet was restarted and ends again and again.",
+        r"""
+rm -f /var/lib/kubelet/config.yaml
+kubelet_ends configuration
+""",
+        f"[ ! -e /var/lib/kubelet/config.yaml ] && {_ENDS}",
+    ),
+    _breakage(
+        "kubelet-identity-lost",
+        "The kubelet's kubeconfig and certificates are gone, and nothing on the node proves who it is.",
+        r"""
+rm -f /etc/kubernetes/kubelet.conf /etc/kubernetes/bootstrap-kubelet.conf
+rm -rf /var/lib/kubelet/pki
+kubelet_ends kubeconfig
+""",
+        f"[ ! -e /etc/kubernetes/kubelet.conf ] && [ ! -e /var/lib/kubelet/pki/kubelet-client-current.pem ] && {_ENDS}",
     ),
 )
 

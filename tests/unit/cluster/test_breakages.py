@@ -10,6 +10,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import yaml
 
 from ansible_collections.colocation.kubernetes.plugins.module_utils._swap_parse import parse_fstab
 from ansible_collections.colocation.kubernetes.tests.cluster.colocation_cluster.breakages import BREAKAGES, UNSUITABLE
@@ -26,12 +27,22 @@ EXPECTED = {
     "containerd-unparsable",
     "kubelet-disabled",
     "kubelet-conf-lost",
+    "kubelet-config-lost",
+    "kubelet-identity-lost",
 }
 
 
 def test_all_ways_to_break_a_node_are_there() -> None:
     assert set(BREAKAGES) == EXPECTED
     assert all(name == breakage.name for name, breakage in BREAKAGES.items())
+
+
+def test_the_repair_is_shown_with_each_of_them() -> None:
+    scenario = Path(__file__).parents[3] / "molecule/repair/converge.yml"
+    (play,) = yaml.safe_load(scenario.read_text())
+    rounds = [nodes for nodes in play["vars"].values() if isinstance(nodes, dict)]
+    shown = {name for nodes in rounds for node in nodes.values() for name in node["broken"]}
+    assert shown == EXPECTED
 
 
 @pytest.mark.parametrize("name", sorted(EXPECTED))
