@@ -199,6 +199,11 @@ certificate_days_left:
   returned: success
   type: float
   sample: 289.4
+authority_days_left:
+  description: Days until the cluster's authority ends; null where its file is not there.
+  returned: success
+  type: float
+  sample: 3289.4
 """
 
 import functools
@@ -207,6 +212,7 @@ from dataclasses import asdict
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_identity import days_left
 from ansible_collections.colocation.kubernetes.plugins.module_utils._command import run_for
 from ansible_collections.colocation.kubernetes.plugins.module_utils._health_facts import HealthFacts
 from ansible_collections.colocation.kubernetes.plugins.module_utils._health_findings import STEPS, Finding
@@ -229,6 +235,7 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._node_contai
 
 ROOT = "/"
 PAUSE = 2.0
+COMMAND_SHARE = 0.75
 
 ARGUMENTS = {
     "patience": {"type": "float", "default": 0},
@@ -258,8 +265,6 @@ def examine(params, outside: Outside) -> tuple[HealthFacts, list[Finding]]:
 
 def answer(facts: HealthFacts, findings: list[Finding]) -> dict:
     kubelet, files = facts.kubelet, facts.files
-    current = files.current if files else None
-    left = (current.ends - facts.now) / 86400 if current and current.validity else None
     driver = ""
     if kubelet and facts.containerd and files and not files.config.problem:
         driver = kubelet_driver(kubelet, facts.containerd)
@@ -274,7 +279,8 @@ def answer(facts: HealthFacts, findings: list[Finding]) -> dict:
         "server": facts.api.server if facts.api else kubelet.server if kubelet else "",
         "cgroup_driver": driver,
         "kubelet_version": kubelet.version if kubelet else "",
-        "certificate_days_left": None if left is None else round(left, 1),
+        "certificate_days_left": days_left(files.current.validity if files else None, facts.now),
+        "authority_days_left": days_left(files.authority_validity if files else None, facts.now),
     }
 
 
@@ -283,7 +289,8 @@ def main() -> None:
     for name in ("part_timeout", "answer_timeout"):
         if module.params[name] <= 0:
             module.fail_json(msg=f"{name} is {module.params[name]:g}; it must be more than 0 seconds")
-    run = functools.partial(run_for, seconds=module.params["part_timeout"])
+    # Less than its part has, so that a command that hangs is named and killed, and not left behind.
+    run = functools.partial(run_for, seconds=module.params["part_timeout"] * COMMAND_SHARE)
     facts, findings = examine(module.params, Outside(run))
     module.exit_json(changed=False, **answer(facts, findings))
 

@@ -43,6 +43,7 @@ def test_a_healthy_node(node: HealthNode) -> None:
     }
     assert (answer["node"], answer["server"], answer["cgroup_driver"]) == ("worker1", SERVER, "systemd")
     assert (answer["kubelet_version"], answer["certificate_days_left"]) == ("1.36.3", 300.0)
+    assert answer["authority_days_left"] > 10_000
 
 
 def test_an_ill_node_for_people_and_for_playbooks(node: HealthNode) -> None:
