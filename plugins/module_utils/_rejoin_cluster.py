@@ -3,8 +3,8 @@
 """The steps of a rejoin that are done through the API: save, drain, delete, make anew, restore, finish.
 
 Each may be killed after any of its writes, and each looks before it writes, so the next run finds its way
-(`_rejoin_plan`). The order of writes is what keeps that true: what can't be seen later is saved before it goes, the lock
-is renewed before each write, the saved state goes when nothing needs it any more, and the lock last.
+(`_rejoin_plan`). The order of writes is what keeps that true: what can't be seen later is saved before it goes, the
+lock is renewed before each write, the saved state goes when nothing needs it any more, and the lock last.
 """
 
 from __future__ import annotations
@@ -120,8 +120,9 @@ class ClusterSide:
             node = find(self._client, self._path)
             sets = self._daemonsets()
             record = _refreshed(record or Record(uuid.uuid4().hex, self._node), node, host, static_files(files, sets))
-            steps = steps_left(record, node and view_of(node), host)
-            said = refusals(node and view_of(node), host, steps, terms.fenced)
+            view = None if node is None else view_of(node)
+            steps = steps_left(record, view, host)
+            said = refusals(view, host, steps, terms.fenced)
             if DRAIN in steps and not terms.delete_bare_pods:
                 said += self._bare(sets)
             if said:
@@ -190,8 +191,8 @@ class ClusterSide:
             self._pause()
         return True
 
-    def prepare(self, lifetime: int) -> Document:
-        """Make the Node, cordoned and with what was saved, before its kubelet comes; and the way in for that."""
+    def prepare(self, lifetime: int) -> tuple[Document, tuple[KeptFile, ...]]:
+        """Make the Node, cordoned and as it was, before its kubelet comes; the way in for that, and its files."""
         record = self._record()
         server, authority = read_cluster_info(self._client)
         way = {"endpoint": endpoint_of(server), "pins": pins(authority)}
@@ -205,7 +206,7 @@ class ClusterSide:
             )
         self._keep_lock(at_once=True)
         token = make_token(self._client, record.operation, lifetime, self._now())
-        return {**way, "token": token}
+        return {**way, "token": token}, record.files
 
     def restore(self, timeout: float) -> bool:
         """Give the joined Node what was saved; True when something had to be."""

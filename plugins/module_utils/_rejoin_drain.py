@@ -2,8 +2,8 @@
 # Apache-2.0 License (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """Empties a node of its pods through the Eviction API, as long as a time limit lets it.
 
-`judge` is pure: what a pod is to a drain. DaemonSets' pods and the mirrors of static ones stay, for they would come back
-at once; pods that have ended go without being waited for; a pod that nothing would start again elsewhere is only
+`judge` is pure: what a pod is to a drain. DaemonSets' pods and the mirrors of static ones stay, for they would come
+back at once; pods that have ended go without being waited for; a pod that nothing would start again elsewhere is only
 taken when the user says so. Disruption budgets are honoured: an eviction that is refused is asked for again.
 """
 

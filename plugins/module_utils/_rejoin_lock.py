@@ -144,7 +144,7 @@ class NodeLock:
 
     def _values(self, operation: str) -> list[dict[str, Any]]:
         moment = datetime.datetime.fromtimestamp(self._now(), datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-        values = {"holderIdentity": self.holder, "renewTime": moment}
+        values: dict[str, Any] = {"holderIdentity": self.holder, "renewTime": moment}
         if operation == "add":
             values |= {"acquireTime": moment, "leaseDurationSeconds": self._seconds}
         return [{"op": operation, "path": f"/spec/{name}", "value": value} for name, value in values.items()]

@@ -186,9 +186,10 @@ def read_record(value: Any) -> Record:
         files = tuple(KeptFile(**one) for one in value["files"])
     except TypeError:
         raise ValueError("files has an entry that is none") from None
+    plain: dict[str, Any] = {name: value[name] for name in texts}
+    plain |= {name: {str(key): str(text) for key, text in value[name].items()} for name in maps}
     return Record(
-        **{name: value[name] for name in texts},
-        **{name: {str(key): str(text) for key, text in value[name].items()} for name in maps},
+        **plain,
         cordoned=value.get("cordoned") is True,
         taints=tuple(value["taints"]),
         pod_cidrs=tuple(map(str, value["pod_cidrs"])),

@@ -98,9 +98,7 @@ def restoring(record: Record, node: Mapping[str, Any]) -> Document:
         if name not in _KUBELETS_LABELS and (metadata.get("labels") or {}).get(name) != text
     }
     annotations = {
-        name: text
-        for name, text in record.annotations.items()
-        if (metadata.get("annotations") or {}).get(name) != text
+        name: text for name, text in record.annotations.items() if (metadata.get("annotations") or {}).get(name) != text
     }
     there = list(spec.get("taints") or ())
     missing = [taint for taint in record.taints if not any(_same_taint(taint, one) for one in there)]
@@ -132,9 +130,7 @@ def static_files(files: Sequence[KeptFile], daemonsets: Iterable[Mapping[str, An
     is in the file's: calico-node writes 10-calico.conflist and calico-kubeconfig.
     """
     words = {word for one in daemonsets if mounts_cni(one) for word in _telling_words(one)}
-    return tuple(
-        one for one in files if not one.path.startswith(CNI_DIRECTORY + "/") or not _tells(one.path, words)
-    )
+    return tuple(one for one in files if not one.path.startswith(CNI_DIRECTORY + "/") or not _tells(one.path, words))
 
 
 def mounts_cni(daemonset: Mapping[str, Any]) -> bool:

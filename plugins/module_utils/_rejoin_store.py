@@ -1,6 +1,6 @@
 # Copyright: colocation.kubernetes contributors
 # Apache-2.0 License (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The saved state of a rejoining node: a Secret in the cluster, where any controller finds it and files may hold keys."""
+"""The saved state of a rejoining node: a Secret, where any controller finds it, and in which files may hold keys."""
 
 from __future__ import annotations
 

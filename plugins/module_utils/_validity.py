@@ -54,7 +54,7 @@ def of_certificate(pem: str) -> Validity:
 
 
 def public_key_info(pem: str) -> bytes:
-    """The SubjectPublicKeyInfo of the first certificate in a PEM text, in DER: what pins of an authority are made of."""
+    """The SubjectPublicKeyInfo of the first certificate in a PEM text, in DER: what pins are made of."""
     try:
         fields = _fields_of(_der_of(pem))
         for dummy in ("algorithm", "issuer", "validity", "subject"):
