@@ -10,8 +10,8 @@ version_added: 0.1.0
 author:
   - colocation.kubernetes contributors (@colocation)
 description:
-  - The half of a rejoin that goes through the Kubernetes API. The other half is M(colocation.kubernetes.node_rejoin_host),
-    on the node. The role P(colocation.kubernetes.rejoin#role) calls the steps of both in order; use that.
+  - The half of a rejoin that goes through the Kubernetes API. The other half, on the node, is
+    M(colocation.kubernetes.node_rejoin_host). The role P(colocation.kubernetes.rejoin#role) calls the steps of both in order; use that.
   - What the node was is saved in a Secret C(colocation-rejoin-<node>) before the first change, with a Lease of the same
     name as a lock against a second run. So a run that was killed anywhere is finished by the next, from any controller.
   - Every step looks before it changes, and changes nothing that is done already.
@@ -48,7 +48,8 @@ options:
     type: str
     required: true
   holder:
-    description: What V(begin) returned as RV(holder). The other steps need it, and stop where another run has taken over.
+    description:
+      - What V(begin) returned as RV(holder). The other steps need it, and stop where another run has taken over.
     type: str
   namespace:
     description: Where the saved state and the lock are.
@@ -92,7 +93,8 @@ options:
     type: bool
     default: false
   delete_bare_pods:
-    description: Whether pods may be evicted that no controller starts again elsewhere. Else V(begin) refuses, with names.
+    description:
+      - Whether pods may be evicted that no controller starts again elsewhere. Else V(begin) refuses, with names.
     type: bool
     default: false
   only_unfinished:
@@ -109,10 +111,11 @@ options:
     default: 300
   lock_seconds:
     description:
-      - After so many seconds of silence another run may take the lock over.
-      - It has to be longer than any step on the host.
+      - After so many seconds of silence another run may take the lock over. So long the run after a killed one waits.
+      - A run that was overtaken stops at its next step through the API, and meanwhile the host's own lock keeps the two
+        apart.
     type: int
-    default: 600
+    default: 120
   token_seconds:
     description: Seconds after which the token ends.
     type: int
@@ -235,7 +238,7 @@ ARGUMENTS: dict[str, Any] = {
     "only_unfinished": {"type": "bool", "default": False},
     "reason": {"type": "str", "default": ""},
     "timeout": {"type": "int", "default": 300},
-    "lock_seconds": {"type": "int", "default": 600},
+    "lock_seconds": {"type": "int", "default": 120},
     "token_seconds": {"type": "int", "default": 900, "no_log": False},
 }
 

@@ -10,10 +10,10 @@ version_added: 0.1.0
 author:
   - colocation.kubernetes contributors (@colocation)
 description:
-  - The half of a rejoin that is done on the node, as root. The other half is M(colocation.kubernetes.node_rejoin), through
-    the API. The role P(colocation.kubernetes.rejoin#role) calls the steps of both in order; use that.
-  - Nothing is deleted before the kernel says that the kubelet and all pods have ended and that nothing is mounted beneath
-    C(/var/lib/kubelet). So what lies in a volume stays.
+  - The half of a rejoin that is done on the node, as root. The other half, through the API, is
+    M(colocation.kubernetes.node_rejoin). The role P(colocation.kubernetes.rejoin#role) calls the steps of both in order; use that.
+  - Nothing is deleted before the kernel says that the kubelet and all pods have ended, and that nothing is mounted
+    beneath C(/var/lib/kubelet). So what lies in a volume stays.
   - The token goes into a file for root alone in memory, which is removed when kubeadm has ended.
   - Needs nothing on the node but Python, kubeadm and containerd.
 extends_documentation_fragment:
@@ -113,7 +113,8 @@ options:
     type: str
     default: /run/containerd/containerd.sock
   keep_files:
-    description: Patterns of files that a reset would lose and that have to be there again. V(**) stands for directories.
+    description:
+      - Patterns of files that a reset would lose and that have to be there again. V(**) stands for directories.
     type: list
     elements: str
     default: []
