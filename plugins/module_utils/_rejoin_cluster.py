@@ -46,6 +46,7 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._rejoin_plan
     refusals,
     steps_left,
     view_of,
+    waits_for_kubelet,
 )
 from ansible_collections.colocation.kubernetes.plugins.module_utils._rejoin_saved import (
     finishing,
@@ -139,7 +140,7 @@ class ClusterSide:
         """Cordon the old Node and evict its pods; the evicted."""
         record = self._record()
         node = find(self._client, self._path)
-        if node is None or view_of(node).operation == record.operation:
+        if node is None or waits_for_kubelet(record, view_of(node)):
             return []
         self._save(replace(record, phase="drain"))
         if not view_of(node).cordoned:
@@ -154,7 +155,7 @@ class ClusterSide:
             clock=self._clock,
             sleep=self._sleep,
         )
-        dead = not host.kubelet_running or view_of(node).ready in ("Unknown", "")
+        dead = not host.kubelet_running or not view_of(node).spoken
         left = work.run(timeout, dead)
         if left:
             raise RejoinRefused(
@@ -167,7 +168,7 @@ class ClusterSide:
         """Delete the old Node, whose pods are known to have ended; True when there was one."""
         record = self._record()
         node = find(self._client, self._path)
-        if node is None or view_of(node).operation == record.operation:
+        if node is None or waits_for_kubelet(record, view_of(node)):
             return False
         proven = proof.get("operation") == record.operation and proof.get("stopped") is True
         if not proven and not (fenced and not host.reachable and view_of(node).ready != "True"):
@@ -200,7 +201,7 @@ class ClusterSide:
         node = find(self._client, self._path)
         if node is None:
             node = self._client.post(_NODES, new_node(record), {"fieldManager": MANAGER})
-        if view_of(node).operation != record.operation:
+        if not waits_for_kubelet(record, view_of(node)):
             raise RejoinRefused(
                 "a Node of this name came back while its host was being reset: something registered it. Run again"
             )
@@ -212,7 +213,7 @@ class ClusterSide:
         """Give the joined Node what was saved; True when something had to be."""
         record = self._record()
         end = self._clock() + timeout
-        while not view_of(node := self._must_find()).ready:
+        while not view_of(node := self._must_find()).spoken:
             if self._clock() >= end:
                 raise RejoinRefused(f"the new kubelet has not spoken to the API server within {timeout:g} s")
             self._pause()

@@ -73,10 +73,15 @@ class NodeView:
 
     uid: str
     operation: str = ""  # of the annotation; empty where the Node is not of our making
-    ready: str = ""  # of its Ready condition: True, False, Unknown, or empty where no kubelet has spoken
+    ready: str = ""  # of its Ready condition: True, False, Unknown, or empty where there is none
     machine_id: str = ""
     control_plane: bool = False
     cordoned: bool = False
+
+    @property
+    def spoken(self) -> bool:
+        """A kubelet has said how it is; Unknown is a controller's word."""
+        return self.ready in ("True", "False")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +103,7 @@ def steps_left(record: Record, node: NodeView | None, host: HostView) -> tuple[s
     """The steps from here to the end, in order; without its host, as far as the API alone gets."""
     if has_joined(record, node, host):
         return RESTORE, AGENTS, FINISH
-    other = node is not None and node.operation != record.operation
+    other = node is not None and not waits_for_kubelet(record, node)
     if not host.reachable:
         return (DRAIN, DELETE) if other else ()
     return tuple(step for step in STEPS if other or step not in (DRAIN, DELETE))
@@ -110,9 +115,17 @@ def has_joined(record: Record, node: NodeView | None, host: HostView) -> bool:
     The mark stands since the old identity went, so one that is there now is new. It is taken away near the end; from
     the restoring on, the Node's own number tells.
     """
-    if node is None or not host.kubelet_conf:
+    if node is None or not (host.kubelet_conf and host.kubelet_running):
         return False
     return host.mark == record.operation or bool(record.joined_uid and record.joined_uid == node.uid)
+
+
+def waits_for_kubelet(record: Record, node: NodeView) -> bool:
+    """Whether this is the Node that we made, and no kubelet has come to it yet.
+
+    kubeadm refuses to join where one has, and what it said is no word of the kubelet that comes.
+    """
+    return node.operation == record.operation and not node.spoken
 
 
 def refusals(node: NodeView | None, host: HostView, steps: tuple[str, ...], fenced: bool) -> list[str]:

@@ -11,7 +11,8 @@ author:
   - colocation.kubernetes contributors (@colocation)
 description:
   - The half of a rejoin that goes through the Kubernetes API. The other half, on the node, is
-    M(colocation.kubernetes.node_rejoin_host). The role P(colocation.kubernetes.rejoin#role) calls the steps of both in order; use that.
+    M(colocation.kubernetes.node_rejoin_host).
+  - The role P(colocation.kubernetes.rejoin#role) calls the steps of both in order; use that.
   - What the node was is saved in a Secret C(colocation-rejoin-<node>) before the first change, with a Lease of the same
     name as a lock against a second run. So a run that was killed anywhere is finished by the next, from any controller.
   - Every step looks before it changes, and changes nothing that is done already.

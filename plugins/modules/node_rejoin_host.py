@@ -11,7 +11,8 @@ author:
   - colocation.kubernetes contributors (@colocation)
 description:
   - The half of a rejoin that is done on the node, as root. The other half, through the API, is
-    M(colocation.kubernetes.node_rejoin). The role P(colocation.kubernetes.rejoin#role) calls the steps of both in order; use that.
+    M(colocation.kubernetes.node_rejoin).
+  - The role P(colocation.kubernetes.rejoin#role) calls the steps of both in order; use that.
   - Nothing is deleted before the kernel says that the kubelet and all pods have ended, and that nothing is mounted
     beneath C(/var/lib/kubelet). So what lies in a volume stays.
   - The token goes into a file for root alone in memory, which is removed when kubeadm has ended.
