@@ -169,7 +169,7 @@ def view_of(node: Mapping[str, Any]) -> NodeView:
 def read_host(facts: Mapping[str, Any]) -> HostView:
     """The view in what the host's module returned; ValueError names what does not fit."""
     if not isinstance(facts, Mapping) or not isinstance(facts.get("node"), str) or not facts["node"]:
-        raise ValueError("host must be what node_rejoin_host returned as host")
+        raise ValueError("host_facts must be what node_rejoin_host returned as host")
     known = {one.name: facts[one.name] for one in fields(HostView) if one.name in facts}
     for name in ("problems", "agents"):
         known[name] = tuple(map(str, known.get(name) or ()))

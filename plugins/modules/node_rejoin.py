@@ -56,7 +56,7 @@ options:
     description: Where the saved state and the lock are.
     type: str
     default: kube-system
-  host:
+  host_facts:
     description: What M(colocation.kubernetes.node_rejoin_host) found, for V(begin), V(drain) and V(delete).
     type: dict
   files:
@@ -136,7 +136,7 @@ EXAMPLES = r"""
   colocation.kubernetes.node_rejoin:
     step: begin
     node: "{{ found.host.node }}"
-    host: "{{ found.host }}"
+    host_facts: "{{ found.host }}"
     files: "{{ found.files }}"
     kubeconfig: /etc/kubernetes/admin.conf
   delegate_to: control-plane
@@ -231,7 +231,7 @@ ARGUMENTS: dict[str, Any] = {
     "node": {"type": "str", "required": True},
     "holder": {"type": "str"},
     "namespace": {"type": "str", "default": "kube-system"},
-    "host": {"type": "dict"},
+    "host_facts": {"type": "dict"},
     "files": FILES,
     "proof": {"type": "dict", "default": {}},
     "fenced": {"type": "bool", "default": False},
@@ -273,7 +273,7 @@ def do_step(cluster: ClusterSide, params: dict[str, Any], host: HostView | None)
         record = cluster.fail(params["reason"])
         return {"changed": record is not None, **({"saved": record.told()} if record else {})}
     if host is None:
-        raise ValueError(f"step={step} needs host")
+        raise ValueError(f"step={step} needs host_facts")
     if step == "drain":
         evicted = cluster.drain(host, timeout, params["delete_bare_pods"])
         return {"changed": True, "evicted": evicted}
@@ -291,7 +291,7 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec=ARGUMENTS,
         supports_check_mode=True,
-        required_if=[("step", "begin", ["host"])]
+        required_if=[("step", "begin", ["host_facts"])]
         + [("step", step, ["holder"]) for step in ("drain", "delete", "prepare", "restore", "finish", "fail")],
     )
     params = module.params
@@ -301,7 +301,7 @@ def main() -> None:
         module.exit_json(changed=True)
     holder = params["holder"] or f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}"
     try:
-        host = read_host(params["host"]) if params["host"] else None
+        host = read_host(params["host_facts"]) if params["host_facts"] else None
         with connect(module) as client:
             cluster, store = one_side(module, client, holder)
             if params["step"] == "begin" and host is not None:

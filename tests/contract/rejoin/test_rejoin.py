@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -30,7 +31,19 @@ from ansible_collections.colocation.kubernetes.tests.unit.plugins.module_utils.r
 )
 from ansible_collections.colocation.kubernetes.tests.unit.plugins.modules.module_call import call
 
-TIMES: dict[str, Any] = {"sleep": lambda seconds: time.sleep(min(seconds, 0.05))}
+LATER = itertools.count(10, 10)  # seconds
+
+
+def run(host: HostDouble, strokes: Strokes | None = None, terms: Terms | None = None) -> tuple[str, ...]:
+    """One run, in which the kubelet syncs whenever we wait."""
+
+    def sleep(seconds: float) -> None:
+        host.follow()
+        time.sleep(min(seconds, 0.05))
+
+    # Each run comes when the lock of the one before it has expired.
+    later = next(LATER)
+    return rejoin(host.client, host, strokes or Strokes(), terms, sleep=sleep, now=lambda: time.time() + later)
 
 
 class Cluster:
@@ -103,7 +116,7 @@ def test_a_node_comes_back_as_it_was(cluster: Cluster) -> None:
     cluster.pod(host.node, "web", "ReplicaSet")
     before = snapshot(cluster.client, host.node)
     assert before["gpus"] == "10"
-    steps = rejoin(cluster.client, host, Strokes(), **TIMES)
+    steps = run(host)
     assert steps == STEPS
     assert snapshot(cluster.client, host.node) == before
     assert cluster.pods() == ["daemon"]
@@ -111,16 +124,16 @@ def test_a_node_comes_back_as_it_was(cluster: Cluster) -> None:
 
 def test_killed_at_every_write_the_next_run_ends_in_the_same_place(cluster: Cluster) -> None:
     first, strokes = cluster.host("count"), Strokes()
-    rejoin(cluster.client, first, strokes, **TIMES)
+    run(first, strokes)
     assert strokes.count > 25
     for at in range(1, strokes.count + 1):
         host = cluster.host(f"w{at}")
         before = snapshot(cluster.client, host.node)
         with pytest.raises(Killed):
-            rejoin(cluster.client, host, Strokes(at, after=at % 2 == 0), **TIMES)
+            run(host, Strokes(at, after=at % 2 == 0))
         if at % 3 == 0:
             host.reboot()
-        rejoin(cluster.client, host, Strokes(), **TIMES)
+        run(host)
         assert snapshot(cluster.client, host.node) == before
         assert (host.identity, host.mark, host.agents_run) == ("new", "", True)
 
@@ -203,7 +216,7 @@ def test_a_failure_leaves_reason_and_state_and_no_lock(cluster: Cluster) -> None
     assert failed["saved"]["labels"]["team"] == "blue"
     assert failed["where"] == f"kube-system/colocation-rejoin-{host.node}"
     assert leftovers(cluster.client, host.node) == [f"colocation-rejoin-{host.node}"]  # the Secret, no Lease, no token
-    rejoin(cluster.client, host, Strokes(), **TIMES)
+    run(host)
     assert leftovers(cluster.client, host.node) == []
 
 
@@ -225,7 +238,7 @@ def test_the_node_is_made_before_its_kubelet_comes_with_its_taints(cluster: Clus
     view, _files = host.look()
     begun = call(node_rejoin.main, **_begin(cluster, host))
     proof = host.stop(begun["operation"])
-    options = {"host": _facts(view), "proof": proof, "holder": begun["holder"]}
+    options = {"host_facts": _facts(view), "proof": proof, "holder": begun["holder"]}
     assert call(node_rejoin.main, **_step(cluster, host, "delete", **options))["changed"]
     made = call(node_rejoin.main, **_step(cluster, host, "prepare", begun["holder"]))
     assert set(made["way"]) == {"endpoint", "pins", "token"} and made["way"]["endpoint"] == "10.0.0.1:6443"
@@ -249,7 +262,7 @@ def test_without_a_proof_the_node_stays(cluster: Cluster) -> None:
     view, _files = host.look()
     begun = call(node_rejoin.main, **_begin(cluster, host))
     for proof in ({}, {"operation": "another", "stopped": True}, {"operation": begun["operation"], "stopped": False}):
-        options = {"host": _facts(view), "proof": proof, "holder": begun["holder"], "fenced": True}
+        options = {"host_facts": _facts(view), "proof": proof, "holder": begun["holder"], "fenced": True}
         refused = call(node_rejoin.main, **_step(cluster, host, "delete", **options))
         assert refused["failed"] and "nothing proves" in refused["msg"]
     call(node_rejoin.main, **_step(cluster, host, "fail", begun["holder"], reason="enough"))
@@ -258,19 +271,19 @@ def test_without_a_proof_the_node_stays(cluster: Cluster) -> None:
 def test_an_unreachable_node_wants_the_users_word_and_its_kubelet_must_be_silent(cluster: Cluster) -> None:
     host = cluster.host()
     facts = {"node": host.node, "reachable": False}
-    refused = call(node_rejoin.main, **{**_begin(cluster, host), "host": facts})
+    refused = call(node_rejoin.main, **{**_begin(cluster, host), "host_facts": facts})
     assert "rejoin_fenced=true" in refused["msg"]
-    refused = call(node_rejoin.main, **{**_begin(cluster, host, fenced=True), "host": facts})
+    refused = call(node_rejoin.main, **{**_begin(cluster, host, fenced=True), "host_facts": facts})
     assert "still speaks" in refused["msg"]
     host.sync({"conditions": [{"type": "Ready", "status": "Unknown"}]})
     host.pods_run = False  # somebody pulled the plug
-    begun = call(node_rejoin.main, **{**_begin(cluster, host, fenced=True), "host": facts})
+    begun = call(node_rejoin.main, **{**_begin(cluster, host, fenced=True), "host_facts": facts})
     assert begun["steps"] == ["drain", "delete"]
-    options = {"host": facts, "holder": begun["holder"], "fenced": True}
+    options = {"host_facts": facts, "holder": begun["holder"], "fenced": True}
     assert call(node_rejoin.main, **_step(cluster, host, "delete", **options))["changed"]
     call(node_rejoin.main, **_step(cluster, host, "fail", begun["holder"], reason="it is switched off"))
     host.reboot()  # the old identity makes a bare Node
-    rejoin(cluster.client, host, Strokes(), **TIMES)
+    run(host)
     assert snapshot(cluster.client, host.node)["labels"]["team"] == "blue"
 
 
@@ -312,8 +325,8 @@ def test_bare_pods_go_only_when_the_user_says_so(cluster: Cluster) -> None:
     host = cluster.host()
     cluster.pod(host.node, "mine")
     with pytest.raises(RejoinRefused, match="rejoin_delete_bare_pods"):
-        rejoin(cluster.client, host, Strokes(), **TIMES)
-    rejoin(cluster.client, host, Strokes(), Terms(delete_bare_pods=True), **TIMES)
+        run(host)
+    run(host, terms=Terms(delete_bare_pods=True))
     assert cluster.pods() == []
 
 
@@ -327,7 +340,7 @@ def _begin(cluster: Cluster, host: HostDouble, **options: Any) -> dict[str, Any]
     return {
         "step": "begin",
         "node": host.node,
-        "host": _facts(view),
+        "host_facts": _facts(view),
         "files": kept,
         "kubeconfig": cluster.kubeconfig,
         **options,

@@ -169,6 +169,12 @@ class HostDouble:
         beat = {**ready, "lastHeartbeatTime": "2026-01-01T00:00:00Z", "lastTransitionTime": "2026-01-01T00:00:00Z"}
         self.sync({"conditions": [beat], "capacity": {"cpu": "4"}, "allocatable": {"cpu": "4"}})
 
+    def follow(self) -> None:
+        """A kubelet's next sync: what is allocatable comes of capacity."""
+        if self.kubelet_runs:
+            capacity = self.client.get(f"/api/v1/nodes/{self.node}")["status"].get("capacity") or {}
+            self.sync({"allocatable": capacity})
+
     def sync(self, status: dict[str, Any]) -> None:
         self.client.patch(f"/api/v1/nodes/{self.node}/status", {"status": status}, field_manager="kubelet")
 
