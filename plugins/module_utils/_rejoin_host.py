@@ -170,7 +170,6 @@ class HostSide:
     def locked(self, timeout: float) -> Iterator[None]:
         """Keep other runs out while a step works; RejoinRefused when one is at it for longer."""
         directory = under(self._root, KUBELET_HOME)  # the one directory that stays all the time; no file is left
-        os.makedirs(directory, 0o750, exist_ok=True)
         handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             end = self._clock() + timeout
