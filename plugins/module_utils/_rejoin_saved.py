@@ -136,8 +136,8 @@ def static_files(files: Sequence[KeptFile], daemonsets: Iterable[Mapping[str, An
 def mounts_cni(daemonset: Mapping[str, Any]) -> bool:
     """Whether its pods reach the directory of the networks' configuration."""
     spec = ((daemonset.get("spec") or {}).get("template") or {}).get("spec") or {}
-    paths = [str((one.get("hostPath") or {}).get("path", "")).rstrip("/") for one in spec.get("volumes") or ()]
-    return any(path in ("/", "/etc", "/etc/cni", CNI_DIRECTORY) for path in paths if path or "/" in paths)
+    paths = [str((one.get("hostPath") or {}).get("path", "")) for one in spec.get("volumes") or ()]
+    return any(f"{CNI_DIRECTORY}/".startswith(path.rstrip("/") + "/") for path in paths if path)
 
 
 def _telling_words(daemonset: Mapping[str, Any]) -> set[str]:

@@ -9,8 +9,6 @@ file for root alone in memory, never an argument, which everybody could read.
 
 from __future__ import annotations
 
-import base64
-import binascii
 import hashlib
 import json
 import re
@@ -19,6 +17,7 @@ import string
 from collections.abc import Mapping
 from typing import Any
 
+from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_access import AccessError, decode_text
 from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_client import ApiError, KubeClient, api_path
 from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_config import parse_document
 from ansible_collections.colocation.kubernetes.plugins.module_utils._rejoin_lock import LABELS, MANAGER
@@ -77,7 +76,7 @@ def read_cluster_info(client: KubeClient) -> tuple[str, str]:
     try:
         text = (client.get(path).get("data") or {}).get("kubeconfig", "")
         cluster = parse_document(text, "the ConfigMap kube-public/cluster-info")["clusters"][0]["cluster"]
-        authority = base64.b64decode(cluster["certificate-authority-data"]).decode()
+        authority = decode_text("certificate-authority-data", str(cluster["certificate-authority-data"]))
         return str(cluster["server"]), authority
     except ApiError as error:
         if error.status != 404:
@@ -86,8 +85,9 @@ def read_cluster_info(client: KubeClient) -> tuple[str, str]:
             "the cluster has no ConfigMap kube-public/cluster-info, by which kubeadm finds it; a control plane that "
             "kubeadm made has one (kubeadm init phase bootstrap-token makes it)"
         ) from None
-    except (KeyError, IndexError, TypeError, binascii.Error, UnicodeDecodeError):
-        raise RejoinRefused("the ConfigMap kube-public/cluster-info names no server with its authority") from None
+    except (AccessError, KeyError, IndexError, TypeError) as problem:
+        said = str(problem) if isinstance(problem, AccessError) else "something is missing in it"
+        raise RejoinRefused(f"kube-public/cluster-info does not name a server with its authority: {said}") from None
 
 
 def pins(authority: str) -> list[str]:
