@@ -116,10 +116,10 @@ def kept_files(root: str, patterns: Iterable[str]) -> tuple[KeptFile, ...]:
     found: dict[str, KeptFile] = {}
     for pattern in patterns:
         for place in sorted(glob.glob(under(root, pattern), recursive=True)):
+            if os.path.islink(place) or not os.path.isfile(place):  # a pattern with ** may name what is not there
+                continue
             status = os.lstat(place)
             path = "/" + os.path.relpath(place, root)
-            if not stat.S_ISREG(status.st_mode):
-                continue
             if status.st_size > _LARGEST:
                 raise ValueError(f"{path} has {status.st_size} bytes, and {_LARGEST} can be kept; move it away first")
             with open(place, "rb") as file:
