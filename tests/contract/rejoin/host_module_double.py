@@ -8,10 +8,13 @@ breaks      steps that fail
 log         steps that were called, in order
 """
 
+from __future__ import annotations
+
 import json
 import os
 import sys
 from dataclasses import asdict
+from typing import Any
 
 from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_client import KubeClient
 from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_find import find_access
@@ -21,7 +24,7 @@ from ansible_collections.colocation.kubernetes.tests.unit.plugins.module_utils.r
 KEPT = ("identity", "mark", "kubelet_runs", "pods_run", "agents_run", "machine_id")
 
 
-def do(host, arguments):
+def do(host: HostDouble, arguments: dict[str, Any]) -> dict[str, Any]:
     step = arguments["step"]
     if step == "look":
         view, files = host.look()
@@ -42,7 +45,7 @@ def do(host, arguments):
     return {"changed": True}
 
 
-def main():
+def main() -> None:
     with open(sys.argv[1], encoding="utf-8") as file:
         arguments = json.load(file)
     path = os.environ["REJOIN_HOST"]

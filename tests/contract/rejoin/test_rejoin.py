@@ -253,7 +253,7 @@ def rejoin_user(cluster: Cluster, api_server: ApiServer) -> Iterator[Callable[[l
         metadata = {"metadata": {"name": cluster.name}}
         cluster.client.post(f"{base}/clusterroles", {**metadata, "rules": rules})
         group = {"apiGroup": "rbac.authorization.k8s.io"}
-        binding = {
+        binding: dict[str, Any] = {
             **metadata,
             "roleRef": {**group, "kind": "ClusterRole", "name": cluster.name},
             "subjects": [{**group, "kind": "User", "name": cluster.name}],

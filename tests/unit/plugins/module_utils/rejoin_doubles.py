@@ -140,9 +140,12 @@ class HostDouble:
         self._set("kubelet_runs", True)
         try:
             self._set("identity", "new")
-        finally:
-            if self.identity:  # the kubelet lives on where the run dies
-                self.register()
+        finally:  # the kubelet lives on where the run dies
+            self._kubelet_starts()
+
+    def _kubelet_starts(self) -> None:
+        if self.identity:
+            self.register()
 
     def start(self, units: tuple[str, ...]) -> None:
         self._set("agents_run", bool(units))

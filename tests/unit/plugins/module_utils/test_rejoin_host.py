@@ -26,7 +26,7 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._systemd imp
 from ansible_collections.colocation.kubernetes.tests.unit.plugins.module_utils.ledger_doubles import FakeSystemd
 
 AGENT, PROXY = "colocation-device-plugin.service", "cri-resource-manager.service"
-WAY = {"endpoint": "10.0.0.1:6443", "pins": ["sha256:aa"], "token": "abcdef.0123456789abcdef"}
+WAY: dict[str, Any] = {"endpoint": "10.0.0.1:6443", "pins": ["sha256:aa"], "token": "abcdef.0123456789abcdef"}
 
 
 def _kept(path: str, text: str, mode: int = 0o644) -> KeptFile:
