@@ -130,6 +130,8 @@ class ClusterSide:
                 raise RejoinRefused("; ".join(said))
             if not check_mode:
                 self._save(record)
+            if not check_mode and not steps:  # nothing more can be done without the host
+                self._lock.release()
         except (RejoinRefused, ApiError):
             if not check_mode:
                 self._lock.release()
@@ -155,8 +157,7 @@ class ClusterSide:
             clock=self._clock,
             sleep=self._sleep,
         )
-        dead = not host.kubelet_running or not view_of(node).spoken
-        left = work.run(timeout, dead)
+        left = work.run(timeout, lambda: not host.kubelet_running or not view_of(self._must_find()).spoken)
         if left:
             raise RejoinRefused(
                 f"pods are still there after {timeout:g} s: {', '.join(map(str, left))}. The node stays cordoned and "

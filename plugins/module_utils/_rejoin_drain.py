@@ -85,17 +85,19 @@ class Drain:
         self._accepted: set[str] = set()
         self.evicted: list[str] = []
 
-    def run(self, timeout: float, dead: bool) -> list[Left]:
+    def run(self, timeout: float, is_dead: Callable[[], bool]) -> list[Left]:
         """Evict until the node is empty or the time is over; who is left then.
 
         A dead node's kubelet confirms no end, so each of its pods is asked for once, that others may be started
-        elsewhere, and none is waited for.
+        elsewhere, and none is waited for. It may turn out to be dead only after a while.
         """
         end = self._clock() + timeout
         while True:
             left = self._round()
-            if dead or not left or self._clock() >= end:
-                return [] if dead else left
+            if not left or is_dead():
+                return []
+            if self._clock() >= end:
+                return left
             self._sleep(min(PAUSE, max(0.0, end - self._clock())))
             self._alive()
 

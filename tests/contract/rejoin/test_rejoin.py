@@ -97,7 +97,7 @@ def test_a_disruption_budget_is_honoured_until_the_time_is_over(cluster: Cluster
     said = {"observedGeneration": 1, "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1}
     cluster.client.patch(f"{budgets}/web/status", {"status": {**said, "disruptionsAllowed": 0}})
     drain = Drain(cluster.client, host.node, set(), sleep=lambda _seconds: time.sleep(0.1))
-    left = drain.run(0.5, dead=False)
+    left = drain.run(0.5, lambda: False)
     assert [one.pod for one in left] == [f"{cluster.name}/web"]
     assert "budget" in left[0].reason
     assert cluster.client.get(path)
@@ -108,7 +108,7 @@ def test_a_disruption_budget_is_honoured_until_the_time_is_over(cluster: Cluster
         cluster.client.patch(f"{budgets}/web/status", {"status": {**said, "disruptionsAllowed": 1}})
 
     drain = Drain(cluster.client, host.node, set(), alive=allow, sleep=lambda _seconds: time.sleep(0.1))
-    assert drain.run(20, dead=False) == []
+    assert drain.run(20, lambda: False) == []
     assert rounds
     assert drain.evicted == [f"{cluster.name}/web"]
 
@@ -120,7 +120,7 @@ def test_mirrors_stay_finished_pods_go_and_a_dead_node_is_not_waited_for(cluster
     cluster.client.patch(f"{finished}/status", {"status": {"phase": "Succeeded"}})
     held = cluster.pod(host.node, "held", "ReplicaSet", finalizers=["example.com/never"])
     drain = Drain(cluster.client, host.node, set())
-    assert drain.run(30, dead=True) == []
+    assert drain.run(30, lambda: True) == []
     assert cluster.pods() == []
     assert sorted(drain.evicted) == [f"{cluster.name}/finished", f"{cluster.name}/held"]
     cluster.client.patch(held, {"metadata": {"finalizers": None}})

@@ -177,6 +177,19 @@ def test_a_node_that_refuses_to_come_back_leaves_a_report_and_stops_the_others(s
     assert leftovers(site.cluster.client, node) == []
 
 
+def test_the_node_of_a_host_that_is_switched_off_goes_when_the_user_vouches(site: Site) -> None:
+    host = site.cluster.host("off")
+    host.sync({"conditions": [{"type": "Ready", "status": "Unknown"}]})
+    site.dead("gone")
+    names = ["-e", f"rejoin_node_name={host.node}", "-e", "rejoin_nodes=gone"]
+    fenced = site.play(*names, "-e", "rejoin_fenced=true")
+    assert fenced.status != 0  # it did not rejoin
+    assert "Its Node was deleted" in " ".join(fenced.output.split())
+    assert leftovers(site.cluster.client, host.node) == [f"colocation-rejoin-{host.node}"]
+    nodes = [one["metadata"]["name"] for one in site.cluster.client.items("/api/v1/nodes")]
+    assert host.node not in nodes
+
+
 def test_nodes_of_the_control_plane_are_refused(site: Site) -> None:
     refused = site.play("-e", "rejoin_nodes=cp")
     assert refused.status != 0

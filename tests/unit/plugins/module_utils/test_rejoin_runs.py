@@ -184,6 +184,21 @@ def test_a_dead_node_is_not_waited_for() -> None:
     _assert_back(world)
 
 
+def test_a_node_that_dies_while_it_is_drained_is_not_waited_for_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    world.api.stuck.add("web-1")
+    sleep = world.sleep
+
+    def dies(seconds: float) -> None:
+        sleep(seconds)
+        if world.host.kubelet_runs and world.host.identity == "old":
+            world.host.sync({"conditions": [{"type": "Ready", "status": "Unknown"}]})
+
+    monkeypatch.setattr(world, "sleep", dies)
+    world.run()
+    _assert_back(world)
+
+
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
