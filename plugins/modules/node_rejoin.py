@@ -21,6 +21,7 @@ description:
     in O(namespace), C(secrets) in C(kube-system) too.
 extends_documentation_fragment:
   - colocation.kubernetes.attributes
+  - colocation.kubernetes.rejoin_files
   - colocation.kubernetes.kube_auth
 attributes:
   check_mode:
@@ -59,32 +60,6 @@ options:
   host_facts:
     description: What M(colocation.kubernetes.node_rejoin_host) found, for V(begin), V(drain) and V(delete).
     type: dict
-  files:
-    description: The files that it found, for V(begin).
-    type: list
-    elements: dict
-    default: []
-    suboptions:
-      path:
-        description: Where it is.
-        type: str
-        required: true
-      content:
-        description: What is in it, in base64.
-        type: str
-        required: true
-      mode:
-        description: Its permissions, as a number.
-        type: int
-        default: 384
-      uid:
-        description: Its owner.
-        type: int
-        default: 0
-      gid:
-        description: Its group.
-        type: int
-        default: 0
   proof:
     description: What the host's step V(stop) returned as proof, for V(delete).
     type: dict
@@ -201,6 +176,7 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_option
 from ansible_collections.colocation.kubernetes.plugins.module_utils._node_choice import bad_names
 from ansible_collections.colocation.kubernetes.plugins.module_utils._rejoin_cluster import ClusterSide, Terms
 from ansible_collections.colocation.kubernetes.plugins.module_utils._rejoin_lock import NodeLock
+from ansible_collections.colocation.kubernetes.plugins.module_utils._rejoin_options import FILES
 from ansible_collections.colocation.kubernetes.plugins.module_utils._rejoin_plan import (
     HostView,
     KeptFile,
@@ -209,18 +185,6 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._rejoin_plan
 )
 from ansible_collections.colocation.kubernetes.plugins.module_utils._rejoin_store import RecordStore
 
-FILES: dict[str, Any] = {
-    "type": "list",
-    "elements": "dict",
-    "default": [],
-    "options": {
-        "path": {"type": "str", "required": True},
-        "content": {"type": "str", "required": True, "no_log": True},
-        "mode": {"type": "int", "default": 0o600},
-        "uid": {"type": "int", "default": 0},
-        "gid": {"type": "int", "default": 0},
-    },
-}
 ARGUMENTS: dict[str, Any] = {
     **kube_arguments(),
     "step": {
@@ -232,7 +196,7 @@ ARGUMENTS: dict[str, Any] = {
     "holder": {"type": "str"},
     "namespace": {"type": "str", "default": "kube-system"},
     "host_facts": {"type": "dict"},
-    "files": FILES,
+    **FILES,
     "proof": {"type": "dict", "default": {}},
     "fenced": {"type": "bool", "default": False},
     "delete_bare_pods": {"type": "bool", "default": False},

@@ -19,6 +19,7 @@ description:
   - Needs nothing on the node but Python, kubeadm and containerd.
 extends_documentation_fragment:
   - colocation.kubernetes.attributes
+  - colocation.kubernetes.rejoin_files
 attributes:
   check_mode:
     support: full
@@ -65,32 +66,6 @@ options:
         description: The bootstrap token.
         type: str
         required: true
-  files:
-    description: The files to put back, for V(join).
-    type: list
-    elements: dict
-    default: []
-    suboptions:
-      path:
-        description: Where it belongs.
-        type: str
-        required: true
-      content:
-        description: What is in it, in base64.
-        type: str
-        required: true
-      mode:
-        description: Its permissions, as a number.
-        type: int
-        default: 384
-      uid:
-        description: Its owner.
-        type: int
-        default: 0
-      gid:
-        description: Its group.
-        type: int
-        default: 0
   units:
     description: The units to start, for V(start).
     type: list
@@ -231,6 +206,7 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._ledger_opti
 from ansible_collections.colocation.kubernetes.plugins.module_utils._rejoin_host import HostSide
 from ansible_collections.colocation.kubernetes.plugins.module_utils._rejoin_look import Places, as_dict, look_at_host
 from ansible_collections.colocation.kubernetes.plugins.module_utils._rejoin_mounts import MountError
+from ansible_collections.colocation.kubernetes.plugins.module_utils._rejoin_options import FILES
 from ansible_collections.colocation.kubernetes.plugins.module_utils._rejoin_plan import KeptFile, RejoinRefused
 from ansible_collections.colocation.kubernetes.plugins.module_utils._systemd import Systemd, UnitError
 
@@ -247,18 +223,6 @@ ARGUMENTS: dict[str, Any] = {
             "token": {"type": "str", "required": True, "no_log": True},
         },
     },
-    "files": {
-        "type": "list",
-        "elements": "dict",
-        "default": [],
-        "options": {
-            "path": {"type": "str", "required": True},
-            "content": {"type": "str", "required": True, "no_log": True},
-            "mode": {"type": "int", "default": 0o600},
-            "uid": {"type": "int", "default": 0},
-            "gid": {"type": "int", "default": 0},
-        },
-    },
     "units": {"type": "list", "elements": "str", "default": []},
     "agents": {"type": "list", "elements": "str", "default": []},
     "proxy": {"type": "str", "default": ""},
@@ -268,6 +232,7 @@ ARGUMENTS: dict[str, Any] = {
     "links": {"type": "list", "elements": "str", "default": []},
     "grace": {"type": "int", "default": 30},
     "timeout": {"type": "int", "default": 300},
+    **FILES,
     **STATE_DIR,
 }
 

@@ -19,9 +19,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from ansible_collections.colocation.kubernetes.plugins.module_utils import _rejoin_plan
 from ansible_collections.colocation.kubernetes.plugins.module_utils._rejoin_plan import STEPS
+from ansible_collections.colocation.kubernetes.plugins.modules import node_rejoin, node_rejoin_host
 from ansible_collections.colocation.kubernetes.tests.contract.api_server import ApiServer
 from ansible_collections.colocation.kubernetes.tests.contract.rejoin.cluster_nodes import Cluster
 from ansible_collections.colocation.kubernetes.tests.unit.plugins.module_utils.rejoin_doubles import (
@@ -93,18 +95,15 @@ class Site:
         path.write_text(json.dumps(state))
         return state
 
-    def play(self, *options: str) -> Run:
+    def play(self, *options: str, book: Path | None = None) -> Run:
         control_plane = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
         groups = {"kube_node": {"hosts": self.hosts}, "kube_control_plane": {"hosts": {"cp": control_plane}}}
         (self.place / "hosts.json").write_text(json.dumps({"all": {"children": groups}}))
         variables = {"rejoin_admin_kubeconfig": str(self.place / "admin.conf"), "rejoin_lock_seconds": 1}
         command = ["-m", "ansible", "playbook", "-i", "hosts.json", "-e", json.dumps(variables), *options]
+        rejoin = self.place / "ansible_collections/colocation/kubernetes/playbooks/rejoin.yml"
         done = subprocess.run(
-            [
-                sys.executable,
-                *command,
-                str(self.place / "ansible_collections/colocation/kubernetes/playbooks/rejoin.yml"),
-            ],
+            [sys.executable, *command, str(book or rejoin)],
             capture_output=True,
             check=False,
             cwd=self.place,
@@ -188,6 +187,19 @@ def test_the_node_of_a_host_that_is_switched_off_goes_when_the_user_vouches(site
     assert leftovers(site.cluster.client, host.node) == [f"colocation-rejoin-{host.node}"]
     nodes = [one["metadata"]["name"] for one in site.cluster.client.items("/api/v1/nodes")]
     assert host.node not in nodes
+
+
+def test_the_examples_of_the_modules(site: Site) -> None:
+    site.node("one")
+    tasks = [task for module in (node_rejoin_host, node_rejoin) for task in yaml.safe_load(module.EXAMPLES)]
+    text = json.dumps([{"hosts": "one", "gather_facts": False, "tasks": tasks}])
+    book = site.place / "examples.yml"
+    book.write_text(
+        text.replace("/etc/kubernetes/admin.conf", str(site.place / "admin.conf")).replace("control-plane", "cp")
+    )
+    done = site.play(book=book)
+    assert done.status == 0, done.output
+    assert done.recap("one")["changed"] == 1  # foretold
 
 
 def test_nodes_of_the_control_plane_are_refused(site: Site) -> None:
