@@ -17,10 +17,12 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._protobuf_re
     messages,
     number,
     text,
+    text_map,
 )
 
 SERVICE = "/runtime.v1.RuntimeService/"
 _READY, _RUNNING = 0, 1
+_GRACE = "io.kubernetes.pod.terminationGracePeriod"  # the kubelet's annotation of each container
 _QUESTION = 15.0  # seconds for an answer that changes nothing
 T = TypeVar("T")
 Call = Callable[[str, str, bytes, float], bytes]
@@ -37,6 +39,14 @@ class Sandbox:
     ready: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Container:
+    """One that runs."""
+
+    id: str
+    grace: int | None = None  # seconds that its pod gives it to end; None: the kubelet did not say
+
+
 class ContainerRuntime:
     """The CRI at a socket."""
 
@@ -51,10 +61,10 @@ class ContainerRuntime:
     def sandboxes(self) -> list[Sandbox]:
         return self._read("ListPodSandbox", lambda answer: [_sandbox(one) for one in messages(answer, 1)])
 
-    def running(self) -> list[str]:
-        """The running containers' ids."""
+    def running(self) -> list[Container]:
         return self._read(
-            "ListContainers", lambda answer: [text(one, 1) for one in messages(answer, 1) if number(one, 6) == _RUNNING]
+            "ListContainers",
+            lambda answer: [_container(one) for one in messages(answer, 1) if number(one, 6) == _RUNNING],
         )
 
     def stop_container(self, container: str, grace: int) -> None:
@@ -77,6 +87,11 @@ class ContainerRuntime:
             return self._ask(self.socket, SERVICE + method, request, timeout)
         except CallError as problem:
             raise RuntimeSilent(f"{method}: {problem}") from None
+
+
+def _container(one: bytes) -> Container:
+    said = text_map(one, 9).get(_GRACE, "")
+    return Container(text(one, 1), int(said) if said.isdecimal() else None)
 
 
 def _sandbox(one: bytes) -> Sandbox:

@@ -18,7 +18,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from ansible_collections.colocation.kubernetes.plugins.module_utils._command import run_for
-from ansible_collections.colocation.kubernetes.plugins.module_utils._cri_call import ContainerRuntime, RuntimeSilent
+from ansible_collections.colocation.kubernetes.plugins.module_utils._cri_call import (
+    Container,
+    ContainerRuntime,
+    RuntimeSilent,
+)
 from ansible_collections.colocation.kubernetes.plugins.module_utils._files import (
     FileState,
     put_file,
@@ -195,13 +199,17 @@ class HostSide:
         """
         running = self._runtime.running()
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            list(pool.map(lambda one: self._tried(lambda: self._runtime.stop_container(one, grace)), running))
+            list(pool.map(lambda one: self._tried(lambda: self._end(one, grace)), running))
             ready = [one.id for one in self._runtime.sandboxes() if one.ready]
             said = list(pool.map(lambda one: self._tried(lambda: self._runtime.stop_sandbox(one)), ready))
         end = self._clock() + timeout
         while self._still_there() and self._clock() < end:
             self._sleep(0.5)
         return [one for one in said if one]
+
+    def _end(self, container: Container, grace: int) -> None:
+        own = grace if container.grace is None else container.grace
+        self._runtime.stop_container(container.id, min(own, grace))
 
     def _tried(self, deed: Callable[[], None]) -> str:
         try:
@@ -214,7 +222,7 @@ class HostSide:
         """What of the pods still lives, in words; empty when nothing does."""
         running = self._runtime.running()
         if running:
-            return f"{len(running)} containers run: {', '.join(one[:13] for one in running[:5])}"
+            return f"{len(running)} containers run: {', '.join(one.id[:13] for one in running[:5])}"
         processes = pods_processes(self._root)
         if processes:
             return f"processes of pods live: {', '.join(map(str, processes[:10]))}"

@@ -100,7 +100,7 @@ options:
     elements: str
     default: []
   grace:
-    description: Seconds that a container has to end before it is killed.
+    description: Seconds that a container has to end before it is killed, at most; its pod may say less.
     type: int
     default: 30
   timeout:

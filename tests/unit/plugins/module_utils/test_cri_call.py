@@ -9,6 +9,7 @@ import pytest
 
 from ansible_collections.colocation.kubernetes.plugins.module_utils._cri_call import (
     SERVICE,
+    Container,
     ContainerRuntime,
     RuntimeSilent,
     Sandbox,
@@ -43,16 +44,21 @@ def test_pods_and_containers() -> None:
         named = field(1, name.encode()) + field(2, b"uid") + field(3, b"default")
         return field(1, field(1, f"id-{name}".encode()) + field(2, named) + field(3, state) + field(9, b"new"))
 
-    def container(name: str, state: int) -> bytes:
-        return field(1, field(1, name.encode()) + field(2, b"pod") + field(6, state))
+    def container(name: str, state: int, grace: str = "") -> bytes:
+        note = field(9, field(1, b"io.kubernetes.pod.terminationGracePeriod") + field(2, grace.encode()))
+        return field(1, field(1, name.encode()) + field(2, b"pod") + field(6, state) + (note if grace else b""))
 
     runtime, _socket = _runtime(
         ListPodSandbox=pod("a", 0) + pod("b", 1),
-        ListContainers=container("created", 0) + container("runs", 1) + container("exited", 2) + container("lost", 3),
+        ListContainers=container("created", 0)
+        + container("runs", 1)
+        + container("slow", 1, "60")
+        + container("exited", 2)
+        + container("lost", 3),
         Version=field(1, b"0.1.0") + field(2, b"containerd") + field(3, b"v2.3.0"),
     )
     assert runtime.sandboxes() == [Sandbox("id-a", "default/a", True), Sandbox("id-b", "default/b", False)]
-    assert runtime.running() == ["runs"]
+    assert runtime.running() == [Container("runs"), Container("slow", 60)]
     assert runtime.version() == "containerd v2.3.0"
 
 

@@ -12,7 +12,11 @@ from typing import Any
 import pytest
 
 from ansible_collections.colocation.kubernetes.plugins.module_utils import _rejoin_host
-from ansible_collections.colocation.kubernetes.plugins.module_utils._cri_call import RuntimeSilent, Sandbox
+from ansible_collections.colocation.kubernetes.plugins.module_utils._cri_call import (
+    Container,
+    RuntimeSilent,
+    Sandbox,
+)
 from ansible_collections.colocation.kubernetes.plugins.module_utils._rejoin_host import HostSide, pods_processes
 from ansible_collections.colocation.kubernetes.plugins.module_utils._rejoin_look import (
     Mark,
@@ -39,7 +43,7 @@ class RuntimeDouble:
     socket = "/run/containerd/containerd.sock"
 
     def __init__(self) -> None:
-        self.containers = ["c1", "c2"]
+        self.containers = [Container("c1"), Container("c2", 5)]
         self.pods = [Sandbox("p1", "default/a", True), Sandbox("p2", "default/b", False)]
         self.refuses = ""  # the network can't be taken down
         self.stubborn = False
@@ -51,7 +55,7 @@ class RuntimeDouble:
             raise RuntimeSilent("Version: no answer")
         return "containerd double"
 
-    def running(self) -> list[str]:
+    def running(self) -> list[Container]:
         return list(self.containers)
 
     def sandboxes(self) -> list[Sandbox]:
@@ -60,7 +64,7 @@ class RuntimeDouble:
     def stop_container(self, container: str, grace: int) -> None:
         self.calls.append(f"stop {container} {grace}")
         if not self.stubborn:
-            self.containers.remove(container)
+            self.containers = [one for one in self.containers if one.id != container]
 
     def stop_sandbox(self, sandbox: str) -> None:
         self.calls.append(f"stop {sandbox}")
@@ -148,7 +152,7 @@ def test_stop_ends_the_kubelet_first_then_agents_and_pods_and_proves_it(machine:
     proof = machine.side.stop("op", 30, 10)
     assert proof == {"operation": "op", "stopped": True, "unmounted": []}
     assert machine.systemd.changes() == ["stop kubelet.service", f"stop {AGENT}"]
-    assert sorted(machine.runtime.calls[:2]) == ["stop c1 30", "stop c2 30"]
+    assert sorted(machine.runtime.calls[:2]) == ["stop c1 30", "stop c2 5"]
     assert machine.runtime.calls[2:] == ["stop p1"]
     assert machine.side.stop("op", 30, 10)["stopped"]  # again
 
@@ -156,7 +160,7 @@ def test_stop_ends_the_kubelet_first_then_agents_and_pods_and_proves_it(machine:
 def test_a_network_that_cant_be_taken_down_is_no_reason_to_stay(machine: Machine) -> None:
     machine.runtime.refuses = "StopPodSandbox: the network's daemon is gone"
     assert machine.side.stop("op", 30, 10)["stopped"]
-    machine.runtime.containers = ["c3"]
+    machine.runtime.containers = [Container("c3", 3600)]
     machine.runtime.stubborn = True
     with pytest.raises(RejoinRefused, match=r"1 containers run: c3 \(StopPodSandbox: the network"):
         machine.side.stop("op", 30, 10)
