@@ -35,11 +35,12 @@ def parse_mountinfo(text: str) -> list[Mount]:
         fields, dash, rest = line.partition(" - ")
         place, kind = fields.split(), rest.split()
         if dash and len(place) >= 5 and kind:
-            mounts.append(Mount(_unescape(place[4]), kind[0]))
+            mounts.append(Mount(unescape(place[4]), kind[0]))
     return mounts
 
 
-def _unescape(text: str) -> str:
+def unescape(text: str) -> str:
+    """A path as it stands in mountinfo and fstab."""
     for code, char in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
         text = text.replace(code, char)
     return text

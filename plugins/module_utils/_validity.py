@@ -47,14 +47,22 @@ class Validity:
 
 def of_certificate(pem: str) -> Validity:
     """The first certificate in a PEM text, which is the leaf in every file that Kubernetes writes."""
-    found = _PEM.search(pem)
-    if found is None:
-        raise ValidityError("there is no certificate in it")
     try:
-        der = base64.b64decode("".join(found[1].split()), validate=True)
-        return _of_der(der)
+        return _of_der(_der_of(pem))
     except (binascii.Error, ValueError, StopIteration):
         raise ValidityError("its certificate is damaged") from None
+
+
+def public_key_info(pem: str) -> bytes:
+    """The SubjectPublicKeyInfo of the first certificate in a PEM text, in DER: what pins are made of."""
+    try:
+        fields = _fields_of(_der_of(pem))
+        for dummy in ("algorithm", "issuer", "validity", "subject"):
+            next(fields)
+        content = _next(fields, _SEQUENCE)
+    except (binascii.Error, ValueError, StopIteration):
+        raise ValidityError("its certificate is damaged") from None
+    return _element(_SEQUENCE, content)
 
 
 def of_token(token: str) -> Validity:
@@ -72,10 +80,23 @@ def iso(moment: float) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(moment))
 
 
-def _of_der(der: bytes) -> Validity:
+def _der_of(pem: str) -> bytes:
+    found = _PEM.search(pem)
+    if found is None:
+        raise ValidityError("there is no certificate in it")
+    return base64.b64decode("".join(found[1].split()), validate=True)
+
+
+def _fields_of(der: bytes) -> Iterator[tuple[int, bytes]]:
+    """What stands in a certificate after its serial number."""
     fields = _children(_only(_only(der, _SEQUENCE), _SEQUENCE))
     if next(fields)[0] == _VERSION:
         next(fields)  # the serial number
+    return fields
+
+
+def _of_der(der: bytes) -> Validity:
+    fields = _fields_of(der)
     for dummy in ("algorithm", "issuer"):
         next(fields)
     begins, ends = (_moment(tag, value) for tag, value in _children(_next(fields, _SEQUENCE)))
@@ -128,3 +149,12 @@ def _children(der: bytes) -> Iterator[tuple[int, bytes]]:
             raise ValueError("cut off")
         yield tag, der[place : place + length]
         place += length
+
+
+def _element(tag: int, content: bytes) -> bytes:
+    """An element again, head and content."""
+    length = len(content)
+    if length < 0x80:
+        return bytes([tag, length]) + content
+    size = (length.bit_length() + 7) // 8
+    return bytes([tag, 0x80 | size]) + length.to_bytes(size, "big") + content

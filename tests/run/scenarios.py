@@ -17,7 +17,7 @@ from .report import Count, Outcome
 from .setup import Session
 
 WITH_NEWEST_CORE = ("healthy",)
-LONGEST = ("agents", "rollout", "node_prep")  # begun first, or one of them would run alone at the end
+LONGEST = ("agents", "rejoin", "rollout", "node_prep")  # begun first, or one of them would run alone at the end
 CORES_OF_ONE = 2
 MEMORY_OF_ONE = 7 << 30  # bytes: three VMs, a control plane, and what the page cache saves
 

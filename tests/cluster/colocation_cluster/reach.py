@@ -10,6 +10,7 @@ processes in its PID namespace, where they end with it.
 from __future__ import annotations
 
 import shlex
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ def inventory(cluster: Cluster) -> dict[str, Any]:
     control_plane = {
         "ansible_connection": "local",
         "ansible_host": GATEWAY,
-        "ansible_python_interpreter": "{{ ansible_playbook_python }}",
+        "ansible_python_interpreter": str(_python(cluster)),
         "test_kubeconfig": str(cluster.control_plane().admin),
     }
     return {
@@ -51,11 +52,20 @@ def inventory(cluster: Cluster) -> dict[str, Any]:
     }
 
 
+def _python(cluster: Cluster) -> Path:
+    """A program that is Python in the cluster's network, where the API server's address is; a module is its stdin."""
+    enter = [program("nsenter"), f"--net=/proc/{cluster.world.pid}/ns/net", sys.executable]
+    return _script(cluster.folder / "python", f'exec {shlex.join(enter)} "$@"')
+
+
 def _ssh(cluster: Cluster) -> Path:
     """A program that is ssh in the cluster's network, PID namespace and folder: a socket's path must be short."""
-    path = cluster.folder / "ssh"
     pid = cluster.world.pid
     enter = [program("nsenter"), f"--net=/proc/{pid}/ns/net", f"--pid=/proc/{pid}/ns/pid", program("ssh")]
-    path.write_text(f'#!/bin/sh\ncd {shlex.quote(str(cluster.folder))} && exec {shlex.join(enter)} "$@"\n')
+    return _script(cluster.folder / "ssh", f'cd {shlex.quote(str(cluster.folder))} && exec {shlex.join(enter)} "$@"')
+
+
+def _script(path: Path, line: str) -> Path:
+    path.write_text(f"#!/bin/sh\n{line}\n")
     path.chmod(0o755)
     return path

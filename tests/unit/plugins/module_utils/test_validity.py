@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import ssl
 
 import pytest
@@ -17,6 +18,7 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._validity im
     iso,
     of_certificate,
     of_token,
+    public_key_info,
 )
 from ansible_collections.colocation.kubernetes.tests.unit.plugins.module_utils import credentials_made as made
 
@@ -84,3 +86,13 @@ def test_due_by_days_and_by_share() -> None:
 
 def test_moments_are_written_as_kubernetes_does() -> None:
     assert iso(1795015193) == "2026-11-18T15:19:53Z"
+
+
+@given(st.integers(0, 600), st.integers(0, 255))
+def test_a_damaged_certificate_gives_no_key_or_one(place: int, byte: int) -> None:
+    whole = made.certificate("someone", 0, 10)
+    der = bytearray(base64.b64decode("".join(whole.splitlines()[1:-1])))
+    der[place % len(der)] = byte
+    body = base64.b64encode(bytes(der)).decode()
+    with contextlib.suppress(ValidityError):
+        public_key_info(f"-----BEGIN CERTIFICATE-----\n{body}\n-----END CERTIFICATE-----\n")
