@@ -48,6 +48,10 @@ class Rules:
     def weighted(self) -> tuple[int, ...]:
         return tuple(resource for resource in BOTH if self.weights[resource])
 
+    @property
+    def resources(self) -> tuple[str, ...]:
+        return tuple(RESOURCES[resource] for resource in self.weighted)
+
 
 class Side(NamedTuple):
     """One resource of a node."""

@@ -133,40 +133,40 @@ class ExtenderServer:
         try:
             if client.out:
                 self._send(client)
-                return
-            data = client.connection.recv(CHUNK)
-            if not data:
-                self._drop(client)
-            elif not client.ending:
-                self._take(client, data)
+            else:
+                data = client.connection.recv(CHUNK)
+                if not data:
+                    self._drop(client)
+                    return
+                if client.ending:
+                    return
+                if not client.stream.begun:
+                    client.deadline = time.monotonic() + EXCHANGE_SECONDS
+                client.stream.feed(data)
+            while not client.out and not client.ending and self._go_on(client):
+                pass  # also for a client that does not wait for answers
         except BlockingIOError:
             pass
         except OSError:
             self._drop(client)
 
-    def _take(self, client: _Client, data: bytes) -> None:
-        if not client.stream.begun:
-            client.deadline = time.monotonic() + EXCHANGE_SECONDS
-        client.stream.feed(data)
-        self._go_on(client)
-
-    def _go_on(self, client: _Client) -> None:
-        """Answer the request that is whole, if there is one."""
+    def _go_on(self, client: _Client) -> bool:
+        """Answer the request that is whole; False if there is none."""
         found = client.stream.next()
         if found is None:
             if client.stream.go_on:
                 client.stream.go_on = False
                 client.connection.send(CONTINUE)
-            return
+            return False
         self._give_back(client)
         if isinstance(found, Refusal):
-            self._refused(found.status)
             self._end_with(client, found)
-            return
+            return False
         answer = self._answer(found)
         client.ending = not found.keep_alive
         client.out = encode(answer.status, answer.body, found.keep_alive, answer.content_type)
         self._send(client)
+        return True
 
     def _answer(self, request: Request) -> Answer:
         try:
@@ -189,10 +189,9 @@ class ExtenderServer:
             client.deadline = now + DRAIN_SECONDS
             return
         client.deadline = now + (EXCHANGE_SECONDS if client.stream.begun else IDLE_SECONDS)
-        if client.stream.begun:
-            self._go_on(client)  # a client that does not wait for answers
 
     def _end_with(self, client: _Client, refusal: Refusal) -> None:
+        self._refused(refusal.status)
         client.ending = True
         client.out = encode(refusal.status, refusal.why + "\n", False, "text/plain")
         self._send(client)
@@ -207,7 +206,6 @@ class ExtenderServer:
             try:
                 if late:
                     self._give_back(client)
-                    self._refused(408)
                     self._end_with(client, Refusal(408, "the request did not arrive in time"))
                 else:
                     self._drop(client)
