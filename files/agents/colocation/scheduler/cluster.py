@@ -23,7 +23,7 @@ from colocation.scheduler.pods import Amount, Expectation, Pod
 from colocation.scheduler.quantity import quantity
 from colocation.scheduler.ranking import Need, Ranked, Ranking
 from colocation.scheduler.score import Judged, judged, rules_of
-from colocation.scheduler.series import SLOPE_SECONDS, View
+from colocation.scheduler.series import MOST, SLOPE_SECONDS, View
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +207,7 @@ class Cluster:
                 self._stamps[name, resource] = reading.stamp
                 node.fresh[resource] = now - time <= self._stale_seconds
                 changed = True
-            elif not reading.share >= 0:  # also what is no number
+            elif not 0 <= reading.share <= MOST:  # also what is no number
                 self.counts.bad_readings += 1
         if changed:
             self._touch(name)

@@ -115,10 +115,10 @@ def load(node: Sequence[Side] | None, use: Amount, request: Amount, resources: S
         worst = -FULL
         for at, by_use, by_request in lines:
             here = at + by_use * use[resource] + by_request * request[resource]
+            if not here < full_at:  # also what is no number
+                return FULL
             if here > worst:
                 worst = here
-        if not worst < full_at:  # also what is no number
-            return FULL
         total += weight * worst
     return total
 
