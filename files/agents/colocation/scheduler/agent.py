@@ -86,8 +86,9 @@ class ExtenderAgent:
             return Status("scheduler-extender", __version__, "starting", ("not configured yet",))
         engine = answers.engine
         cluster, rounds = engine.cluster, engine.rounds
-        fresh = sum(any(node.fresh) for node in list(cluster.nodes.values()))
-        summary = f"{fresh} of {len(cluster.nodes)} nodes are measured, {len(answers.decisions)} pods scored lately"
+        summary = (
+            f"{engine.fresh} of {len(cluster.nodes)} nodes are measured, {len(answers.decisions)} pods scored lately"
+        )
         last = "never" if rounds.last_good is None else f"{time.monotonic() - rounds.last_good:.0f} s ago"
         facts: tuple[tuple[str, Cell], ...] = (
             ("source", engine.source.name),
@@ -96,6 +97,7 @@ class ExtenderAgent:
             ("pods", cluster.pods),
             ("in flight", engine.ask(lambda cluster, _now: cluster.in_flight)),
             ("booked", cluster.booked),
+            *(("remark", remark) for remark in rounds.remarks),
         )
         tables = (_profiles(engine), _decisions(answers), *_nodes(engine))
         return Status("scheduler-extender", __version__, summary, tuple(engine.problems()), facts, tables)

@@ -91,6 +91,9 @@ class Cluster:
             for name, profile in config.profiles.items()
         }
 
+        weighted = {resource for ranking in self.rankings.values() for resource in ranking.rules.weighted}
+        self.weighted = tuple(sorted(weighted))  # resources that any profile looks at
+
     # nodes
 
     def node_is(self, node: Node) -> None:
