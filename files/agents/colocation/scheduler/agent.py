@@ -97,7 +97,7 @@ class ExtenderAgent:
             ("pods", cluster.pods),
             ("in flight", engine.ask(lambda cluster, _now: cluster.in_flight)),
             ("booked", cluster.booked),
-            *(("remark", remark) for remark in rounds.remarks),
+            *((f"remark {number}", remark) for number, remark in enumerate(rounds.remarks, 1)),
         )
         tables = (_profiles(engine), _decisions(answers), *_nodes(engine))
         return Status("scheduler-extender", __version__, summary, tuple(engine.problems()), facts, tables)
