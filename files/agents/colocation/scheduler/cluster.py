@@ -225,7 +225,8 @@ class Cluster:
     def refresh(self) -> None:
         """Work out anew what has changed, outside of a request."""
         for ranking in self.rankings.values():
-            ranking.refresh(self.nodes)
+            if ranking.asked:
+                ranking.refresh(self.nodes)
 
     # time
 

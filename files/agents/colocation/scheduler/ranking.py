@@ -62,6 +62,7 @@ class Ranking:
         self._log: list[str] = []  # names of rows that changed, in order
         self._epoch = 0  # another one when the log began anew
         self._tables: OrderedDict[Need, _Table] = OrderedDict()
+        self.asked = False  # whether anybody ever wanted a score
         self._heads: dict[str, str] = {}  # a node's part of an answer, without the score
 
     def touch(self, name: str) -> None:
@@ -85,6 +86,7 @@ class Ranking:
 
     def rank(self, names: Sequence[str], need: Need, pod: str, nodes: Mapping[str, NodeLoad]) -> Ranked:
         """Score those nodes for a pod; `pod` only decides between equals, always in the same way."""
+        self.asked = True
         self.refresh(nodes)
         table = self._table(need)
         unknown = 0
