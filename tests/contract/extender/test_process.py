@@ -138,9 +138,9 @@ def explained(extender: ExtenderProcess) -> None:
     unknown = extender.command("explain", "--profile", "other")
     assert unknown.returncode == 1
     assert "There is no profile 'other'" in unknown.stderr
-    status = extender.command("status")
-    assert status.returncode == 0
-    assert "mem-real-usage-scheduler: the 3 fullest of 3 nodes" in status.stdout
+    nodes = "mem-real-usage-scheduler: the 3 fullest of 3 nodes"
+    until("the page shows all nodes", lambda: nodes in extender.command("status").stdout)
+    assert extender.command("status").returncode == 0
     metrics = page(extender, "/metrics")
     assert 'colocation_scheduler_decisions_total{profile="mem-real-usage-scheduler",result="favourite"} 2' in metrics
     assert (

@@ -94,8 +94,8 @@ class Engine:
             found.append(f"{self.source.name}: {self.rounds.problem}")
         elif self.rounds.last_good is None:
             found.append(f"{self.source.name}: nothing was measured yet")
-        elif 2 * self.fresh < len(self.cluster.nodes):
-            found.append(f"only {self.fresh} of {len(self.cluster.nodes)} nodes are judged by what was measured lately")
+        elif 2 * (fresh := self.fresh) < len(self.cluster.nodes):
+            found.append(f"only {fresh} of {len(self.cluster.nodes)} nodes are judged by what was measured lately")
             found += self.rounds.remarks
         return found
 

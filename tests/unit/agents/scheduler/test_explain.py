@@ -18,7 +18,7 @@ from ansible_collections.colocation.kubernetes.tests.unit.agents.scheduler.clust
 )
 from colocation.common.status import Status, to_text
 from colocation.common.status_page import to_html
-from colocation.scheduler.explain import explain, to_document, to_table
+from colocation.scheduler.explain import explain, fullest, to_document, to_table
 
 
 def test_each_input_is_shown_and_the_scores_are_those_that_are_given() -> None:
@@ -55,3 +55,9 @@ def test_only_the_named_nodes() -> None:
     model = cluster("a b c")
     need = model.need_of(pod(""))
     assert [one.node for one in explain(model, BOTH, need, 1.0, ["b", "unknown"])] == ["b"]
+
+
+def test_the_fullest_are_found_without_explaining_all() -> None:
+    model = cluster("a b c d")
+    measure(model, 10.0, a=0.2, b=0.99, c=0.5, d=0.1)
+    assert fullest(model, BOTH, model.need_of(pod("")), 3) == ["b", "c", "a"]
