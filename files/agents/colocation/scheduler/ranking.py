@@ -125,10 +125,17 @@ class Ranking:
 
     def _fill(self, table: _Table, need: Need, rows: Mapping[str, Sequence[Side] | None]) -> None:
         resources, full_at = self.rules.weighted, self.rules.profile.full_at
-        use, request = need
+        (first, *others), loads, texts, heads = resources, table.loads, table.texts, self._heads
+        use, request = need[0][first], need[1][first]
         for name, row in rows.items():
-            table.loads[name] = here = load(row, use, request, resources, full_at)
-            table.texts[name] = self._heads[name] + TAILS[score(here, full_at)]
+            if row and not others and len(row[0][1]) == 1:  # as `load`, for what most profiles have: one line
+                ((_weight, ((at, by_use, by_request),)),) = row
+                here = at + by_use * use + by_request * request
+                here = here if here < full_at else FULL
+            else:
+                here = load(row, *need, resources, full_at)
+            loads[name] = here
+            texts[name] = heads[name] + TAILS[score(here, full_at)]
 
     def _forget(self, name: str) -> None:
         if self._heads.pop(name, None) is not None:

@@ -22,6 +22,7 @@ from ansible_collections.colocation.kubernetes.tests.unit.agents.scheduler.clust
 )
 from colocation.scheduler import ranking
 from colocation.scheduler.cluster import Cluster
+from colocation.scheduler.explain import explain
 from colocation.scheduler.ranking import Ranking
 
 NAMES = "a b c d"
@@ -59,7 +60,11 @@ def test_a_table_that_was_kept_says_what_a_new_one_says(changes: list[tuple[str,
             fresh = Ranking(kept.rules)
             for known in model.nodes:
                 fresh.touch(known)
-            assert answer(model, kept, amount) == answer(model, fresh, amount)
+            found = answer(model, kept, amount)
+            assert found == answer(model, fresh, amount)
+            need = model.need_of(pod("x", memory=amount * GIB))
+            explained = {one.node: one.score for one in explain(model, name, need, now)}
+            assert all(found[known] in (points, 10) for known, points in explained.items())
 
 
 def test_the_best_gets_10_and_nobody_else() -> None:
