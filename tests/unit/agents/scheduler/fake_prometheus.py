@@ -24,6 +24,7 @@ class Metric:
     values: dict[str, float | str] = field(default_factory=dict)
     age: float = 0.0
     label: str = "node"
+    pods: dict[tuple[str, str], float] = field(default_factory=dict)  # by namespace and pod
 
 
 class FakePrometheus(ThreadingHTTPServer):
@@ -60,6 +61,10 @@ class FakePrometheus(ThreadingHTTPServer):
         result = [
             {"metric": {metric.label: name}, "value": [now, str(now - metric.age) if stamps else str(value)]}
             for name, value in metric.values.items()
+        ]
+        result += [
+            {"metric": {"namespace": namespace, "pod": name}, "value": [now, str(value)]}
+            for (namespace, name), value in metric.pods.items()
         ]
         return {"status": "success", "data": {"resultType": "vector", "result": result}}
 

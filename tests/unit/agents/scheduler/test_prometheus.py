@@ -23,6 +23,7 @@ from ansible_collections.colocation.kubernetes.tests.unit.agents.scheduler.fake_
 from colocation.common.config import load
 from colocation.scheduler.config import Prometheus
 from colocation.scheduler.fetch import FetchError
+from colocation.scheduler.pods import Amount
 from colocation.scheduler.prometheus import PrometheusSource, read_answer
 from colocation.scheduler.sources import Sampling, SourceError
 
@@ -116,13 +117,12 @@ def test_a_wrong_unit_is_told(fake: FakePrometheus, unit: str, value: float, hin
 
 
 def test_use_of_pods(fake: FakePrometheus) -> None:
-    query = "pods"
-    document = fake.answer("")
-    document["data"]["result"] = [{"metric": {"namespace": "d", "pod": "p"}, "value": [1, "7"]}]
-    (one,) = read_answer(str(document).replace("'", '"').encode(), query)
-    assert one == ({"namespace": "d", "pod": "p"}, 1.0, 7.0)
-    assert source(fake.address, settings=f"queries: {{pod_memory: {query}}}", pods=True).sample(NODES).pods == {}
-    assert query in fake.asked
+    fake.metrics["pod_cpu"] = Metric(pods={("d", "p"): 0.5, ("d", "q"): 1})
+    fake.metrics["pod_memory"] = Metric(pods={("d", "p"): 7})
+    made = source(fake.address, settings="queries: {pod_cpu: pod_cpu, pod_memory: pod_memory}", pods=True)
+    uses = made.sample(NODES).pods
+    assert uses["d/p"] == Amount(0.5, 7)
+    assert uses["d/q"].memory != uses["d/q"].memory, "what is not said is no number"
 
 
 def test_the_next_address_is_asked_where_one_does_not_answer_and_stays(fake: FakePrometheus) -> None:

@@ -33,6 +33,7 @@ def test_an_empty_file_has_the_names_and_defaults_of_the_documentation() -> None
         ("prometheusApiAddr: http://user:secret@p:9090", "name them in the section prometheus"),
         ("prometheusApiAddr: 'http://a:9090, http://b:99999'", "is no address"),
         ("source: prometheus", "prometheusApiAddr: is missing"),
+        ("{prometheusApiAddr: http://p, in_flight: {estimate: learned}}", "needs prometheus.queries.pod_cpu and pod"),
         ("stale_seconds: 15", "at least twice queryMetricIntervalSeconds"),
         ("profiles: {}", "at least one profile"),
         ("profiles: {p: {weights: {cpu: 0}}}", "at least one weight"),
