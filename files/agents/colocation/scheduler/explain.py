@@ -13,7 +13,7 @@ from colocation.common.status import Cell, Table
 from colocation.scheduler.cluster import Cluster
 from colocation.scheduler.node_load import RESOURCES, NodeLoad
 from colocation.scheduler.ranking import Need, Ranking
-from colocation.scheduler.score import FULL, judged, load, score
+from colocation.scheduler.score import FULL, Row, Rules, judged, load, score
 
 GIB = float(1 << 30)
 COLUMNS = ("node", "score", "load", "resource", "judged by", "measured", "age s", "in flight", "climb", "requested")
@@ -51,11 +51,9 @@ def explain(cluster: Cluster, profile: str, need: Need, now: float, names: Itera
     return sorted(found, key=lambda one: (FULL if one.load is None else one.load, one.node))
 
 
-def fullest(cluster: Cluster, profile: str, need: Need, count: int) -> list[str]:
+def fullest(rows: Mapping[str, Row], rules: Rules, need: Need, count: int) -> list[str]:
     """The names of the fullest nodes, those that take no more first."""
-    ranking = cluster.rankings[profile]
-    resources, full_at = ranking.rules.weighted, ranking.rules.profile.full_at
-    loads = {name: load(ranking.row(name, cluster.nodes), *need, resources, full_at) for name in cluster.nodes}
+    loads = {name: load(row, *need, rules.weighted, rules.profile.full_at) for name, row in rows.items()}
     return heapq.nlargest(count, loads, key=lambda name: (loads[name], name))
 
 

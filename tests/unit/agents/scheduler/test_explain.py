@@ -60,4 +60,5 @@ def test_only_the_named_nodes() -> None:
 def test_the_fullest_are_found_without_explaining_all() -> None:
     model = cluster("a b c d")
     measure(model, 10.0, a=0.2, b=0.99, c=0.5, d=0.1)
-    assert fullest(model, BOTH, model.need_of(pod("")), 3) == ["b", "c", "a"]
+    ranking = model.rankings[BOTH]
+    assert fullest(ranking.rows(model.nodes), ranking.rules, model.need_of(pod("")), 3) == ["b", "c", "a"]
