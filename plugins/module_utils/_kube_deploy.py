@@ -58,7 +58,7 @@ class Deployment:
         names = [self._objects.name(document) for document in self._wish.documents]
         planned = [change for change in self._each(self._wish.documents, dry_run=True) if change]
         note = self._objects.find(self._wish.note)
-        obsolete = [one for one in self._objects.ours([self._wish.namespace]) if one not in names]
+        obsolete = [one for one in self._objects.ours() if one not in names]
         old = [one for one in obsolete if one != self._wish.note or not planned]
         dropped = [change for one in old if (change := self._objects.drop(one, dry_run=True))]
         if check_mode:
@@ -76,17 +76,19 @@ class Deployment:
     def absent(self, check_mode: bool) -> list[Change]:
         """Have nothing of it."""
         known = [self._objects.name(one) for one in self._wish.documents]
-        mine = self._objects.ours([self._wish.namespace])
+        mine = self._objects.ours()
         for name in [name for name in known if name not in mine]:
             standing = self._objects.find(name)
             if standing is not None:
                 raise ObjectProblem(f"{name} is there and not ours (it has not our labels), so it was not removed")
-        names = mine + [self._objects.name(one) for one in self._wish.leftovers]
+        leftovers = [self._objects.name(one) for one in self._wish.leftovers]
+        return self._all_gone(mine, check_mode) + self._all_gone(leftovers, check_mode)
+
+    def _all_gone(self, names: Sequence[Name], check_mode: bool) -> list[Change]:
         changes = [change for name in names if (change := self._objects.drop(name, check_mode))]
-        if self._watch and not check_mode:
-            for change in changes:
-                if self._watch.gone(change.name):
-                    raise ObjectProblem(f"{change.name} was told to go and is still there; a finalizer may hold it")
+        for change in changes if self._watch and not check_mode else []:
+            if self._watch.gone(change.name):
+                raise ObjectProblem(f"{change.name} was told to go and is still there; a finalizer may hold it")
         return changes
 
     def _each(self, documents: Sequence[Document], dry_run: bool) -> list[Change | None]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -122,34 +122,29 @@ class Objects:
         return all(labels.get(key) == value for key, value in self.labels.items())
 
     def drop(self, name: Name, dry_run: bool) -> Change | None:
-        """Have no such object; None where there is none."""
+        """Have no such object, and what belongs to it first; None where there is none."""
         standing = self.find(name)
         if standing is None:
             return None
         if not dry_run:
-            self.api.remove(self.path(name), {"propagationPolicy": "Background"})
+            self.api.remove(self.path(name), {"propagationPolicy": "Foreground"})
         return Change(name, essence(standing), None)
 
-    def ours(self, namespaces: Iterable[str]) -> list[Name]:
+    def ours(self) -> list[Name]:
         """All that carries our labels, in the order in which it is to be removed."""
         selector = ",".join(f"{key}={value}" for key, value in self.labels.items())
         found = []
         for api_version, kind in SWEPT:
-            if not self._knows(api_version, kind):
-                continue
-            namespaced = self._kind(api_version, kind)[1]
-            for namespace in namespaces if namespaced else [""]:
-                for item in self.api.items(self._collection(api_version, kind, namespace), label_selector=selector):
-                    found.append(Name(api_version, kind, namespace, item["metadata"]["name"]))
+            if kind in self._discovered(api_version):
+                listed = self.api.items(_group(api_version) + api_path(self._kind(api_version, kind)[0]), selector)
+                metadata = [item["metadata"] for item in listed]
+                found += [Name(api_version, kind, one.get("namespace", ""), one["name"]) for one in metadata]
         return found
 
     def _collection(self, api_version: str, kind: str, namespace: str) -> str:
         plural, namespaced = self._kind(api_version, kind)
         inside = ("namespaces", namespace) if namespaced else ()
         return _group(api_version) + api_path(*inside, plural)
-
-    def _knows(self, api_version: str, kind: str) -> bool:
-        return kind in self._discovered(api_version)
 
     def _kind(self, api_version: str, kind: str) -> tuple[str, bool]:
         known = self._discovered(api_version)

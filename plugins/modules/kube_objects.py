@@ -37,7 +37,7 @@ options:
     type: str
     required: true
   namespace:
-    description: Where the component's objects are looked for that are not wanted any more.
+    description: Where the note of what stood before is kept. It must exist.
     type: str
     default: kube-system
   objects:
