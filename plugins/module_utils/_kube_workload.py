@@ -33,9 +33,9 @@ def unready(workload: Document) -> str:
         wanted = int(workload["spec"].get("replicas", 1))
         updated, available = status.get("updatedReplicas"), status.get("availableReplicas")
         old = int(status.get("replicas") or 0) - int(updated or 0)
-    if int(updated or 0) < wanted or int(available or 0) < wanted:
-        return f"of {wanted} pods {updated or 0} are new and {available or 0} available"
-    return f"{old} old pods are not gone yet" if old > 0 else ""
+    if int(updated or 0) >= wanted and int(available or 0) >= wanted and old <= 0:
+        return ""
+    return f"of {wanted} pods {updated or 0} are new; {available or 0} are available, new or old, and {old} old"
 
 
 class Watch:

@@ -113,7 +113,7 @@ def test_what_does_not_get_ready_is_put_back(cluster: Cluster) -> None:
     with pytest.raises(ObjectProblem) as told:
         cluster([*documents("wrong"), document("ConfigMap", "new")])
     assert "What stood before was put back and is ready." in str(told.value)
-    assert "of 1 pods 0 are new and 0 available" in str(told.value)
+    assert "of 1 pods 0 are new; 0 are available" in str(told.value)
     assert cluster.config() == "good"
     assert cluster.api.objects[RUNS]["spec"]["template"]["metadata"]["annotations"] == {"hash": "good"}
     assert not [path for path in cluster.api.objects if path.endswith(("/new", "-before"))]
