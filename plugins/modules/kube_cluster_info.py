@@ -11,7 +11,7 @@ author:
   - colocation.kubernetes contributors (@colocation)
 description:
   - Reads the cluster's version, where it takes its images from, the API server's address inside, and the nodes.
-  - Takes the rights to list C(nodes) and, outside of the project's own registry, to read the ConfigMap C(kubeadm-config).
+  - Takes the rights to list C(nodes), and to read the ConfigMap C(kubeadm-config) where images come from elsewhere.
 extends_documentation_fragment:
   - colocation.kubernetes.attributes
   - colocation.kubernetes.kube_auth
