@@ -33,6 +33,16 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
+class Command(Generic[C]):
+    """A subcommand that only this agent has."""
+
+    name: str
+    about: str
+    arguments: Callable[[argparse.ArgumentParser], None]
+    run: Callable[[C, argparse.Namespace], int]  # with the configuration; the exit status
+
+
+@dataclass(frozen=True, slots=True)
 class Agent(Generic[C]):
     """What tells one agent's command line from another's."""
 
@@ -43,6 +53,7 @@ class Agent(Generic[C]):
     place: Callable[[C], Place]
     log_level: Callable[[C], str]
     make: Callable[[Registry], service.Service[C]]  # imports what is large: other commands do without it
+    commands: tuple[Command[C], ...] = ()
 
 
 def main(agent: Agent[C], arguments: Sequence[str] | None = None) -> int:
@@ -51,6 +62,9 @@ def main(agent: Agent[C], arguments: Sequence[str] | None = None) -> int:
     try:
         if asked.command == "status":
             return _show_status(agent, asked)
+        for command in agent.commands:
+            if asked.command == command.name:
+                return command.run(read(agent.schema, asked.config), asked)
         if asked.check_config:
             read(agent.schema, asked.config)
             print(f"{asked.config}: good")
@@ -66,10 +80,15 @@ def _parser(agent: Agent[C]) -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=__version__)
     parser.add_argument("--config", default=agent.config_file, metavar="FILE", help="default: %(default)s")
     parser.add_argument("--check-config", action="store_true", help="only say whether the configuration is good")
-    commands = parser.add_subparsers(dest="command", metavar="[status]")
+    names = ("status", *(command.name for command in agent.commands))
+    commands = parser.add_subparsers(dest="command", metavar=f"[{'|'.join(names)}]")
     status = commands.add_parser("status", help="show how the running agent is; exit status 1 if not healthy")
     status.add_argument("--config", default=argparse.SUPPRESS, metavar="FILE", help=f"default: {agent.config_file}")
     status.add_argument("--json", action="store_true", help="the document as it is at /status")
+    for command in agent.commands:
+        other = commands.add_parser(command.name, help=command.about)
+        other.add_argument("--config", default=argparse.SUPPRESS, metavar="FILE", help=f"default: {agent.config_file}")
+        command.arguments(other)
     return parser
 
 

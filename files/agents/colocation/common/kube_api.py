@@ -215,7 +215,7 @@ class _Credentials:
             access = self._find()
             self.server = access.server
             seen = _signature(access.files)  # before they are read: a change in between is seen next time
-            state = _State(access, _context(access), _token(access))
+            state = _State(access, tls_context(access), token_of(access))
             self._seen, self._state = seen, state
         return state
 
@@ -239,7 +239,8 @@ def _signature(files: tuple[str, ...]) -> tuple[object, ...]:
     return tuple(found)
 
 
-def _token(access: Access) -> str:
+def token_of(access: Access) -> str:
+    """The token as it is now, or "" where there is none."""
     token = access.token.content
     if access.token.file:
         try:
@@ -252,7 +253,8 @@ def _token(access: Access) -> str:
     return token
 
 
-def _context(access: Access) -> ssl.SSLContext:
+def tls_context(access: Access) -> ssl.SSLContext:
+    """What believes in the cluster's authority, and shows our certificate."""
     try:
         context = ssl.create_default_context(cafile=access.ca.file or None, cadata=access.ca.content or None)
         # Python 3.13 and later want extensions that authorities made by older Kubernetes do not have.

@@ -1,0 +1,172 @@
+# Copyright: colocation.kubernetes contributors
+# Apache-2.0 License (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Use from the kubelets themselves, at /metrics/resource: nothing to install, and the right `nodes/metrics` is enough
+(never `nodes/proxy`, which is a shell in every pod).
+
+Our token goes to whoever answers, so it is first seen who that is. kubeadm's kubelets show a certificate that they made
+themselves; `pin` takes the first one for the node's as long as the node is there, and never goes back from one that the
+cluster's authority signed. A round ends in time also when many nodes are dead: those are asked last in the next.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import ssl
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from colocation.common.kube_access import Access, AccessError
+from colocation.common.kube_api import tls_context, token_of
+from colocation.scheduler import config
+from colocation.scheduler.cluster import Reading
+from colocation.scheduler.fetch import FetchError, NotVerified, Target, fetch
+from colocation.scheduler.kubelet_text import KubeletUse, Timed, rate, read_resource_metrics
+from colocation.scheduler.nodes import Node
+from colocation.scheduler.pods import Amount
+from colocation.scheduler.sources import Readings, Sampling, SourceError, plausible, share_of
+
+MOST_ANSWER = 16 << 20
+LEAST_BETWEEN = 1.0  # seconds of the kubelet's clock between two counts of processor time
+EXAMPLES = 3
+SIGNED = "signed"  # in place of a pin: the cluster's authority stands for it
+
+
+@dataclass(slots=True)
+class _Known:
+    """What is remembered of a kubelet."""
+
+    pin: str = ""  # a certificate's hash, or SIGNED
+    processor: Timed | None = None
+    pods: dict[str, Timed] = field(default_factory=dict)  # processor time of each
+    failed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Means:
+    """How to ask in this round."""
+
+    verified: ssl.SSLContext
+    any: ssl.SSLContext
+    headers: Mapping[str, str]
+    end: float
+
+
+class KubeletSource:
+    """Asks every kubelet, some at a time."""
+
+    def __init__(
+        self, find_access: Callable[[], Access], settings: config.Kubelets, round_seconds: float, pods: bool
+    ) -> None:
+        self._find_access = find_access
+        self._settings = settings
+        self._round_seconds = round_seconds
+        self._pods = pods
+        self._known: dict[str, _Known] = {}
+        self.name = "the kubelets"
+
+    def sample(self, nodes: Mapping[str, Node]) -> Sampling:
+        self._known = {name: self._known.get(name) or _Known() for name in nodes}
+        means = self._means()
+        order = sorted(nodes.values(), key=lambda node: self._known[node.name].failed)
+        readings: dict[str, Readings] = {}
+        pods: dict[str, Amount] = {}
+        failures: list[str] = []
+        with ThreadPoolExecutor(self._settings.at_a_time, "kubelets") as pool:
+            for node, found in zip(order, pool.map(lambda node: self._ask(node, means), order), strict=True):
+                self._known[node.name].failed = isinstance(found, str)
+                if isinstance(found, str):
+                    failures.append(found)
+                    continue
+                readings[node.name] = self._readings(node, found)
+                if self._pods:
+                    pods.update(_pod_uses(self._known[node.name], found))
+        if failures and not readings:
+            raise SourceError(_listed(failures, len(nodes)))
+        return Sampling(readings, pods, (_listed(failures, len(nodes)),) if failures else ())
+
+    def _means(self) -> _Means:
+        try:
+            access = self._find_access()
+            token = token_of(access)
+            verified, anyone = tls_context(access), tls_context(access)
+        except AccessError as problem:
+            raise SourceError(str(problem)) from None
+        anyone.check_hostname, anyone.verify_mode = False, ssl.CERT_NONE
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        return _Means(verified, anyone, headers, time.monotonic() + self._round_seconds)
+
+    def _ask(self, node: Node, means: _Means) -> KubeletUse | str:
+        """What a kubelet says, or why it says nothing."""
+        left = means.end - time.monotonic()
+        if left <= 0:
+            return f"{node.name}: no time was left for it"
+        if not node.address:
+            return f"{node.name}: its Node names no address"
+        host = f"[{node.address}]" if ":" in node.address else node.address
+        url = f"https://{host}:{node.port}/metrics/resource"
+        try:
+            body = self._fetch(node, url, means, min(left, self._settings.timeout_seconds))
+            return read_resource_metrics(body, time.time())
+        except FetchError as problem:
+            return f"{node.name}: {problem}"
+
+    def _fetch(self, node: Node, url: str, means: _Means, seconds: float) -> bytes:
+        known, policy = self._known[node.name], self._settings.certificates
+        if policy == "insecure":
+            return fetch(Target(url, means.headers, means.any), seconds, MOST_ANSWER)
+        if policy == "verify" or known.pin in ("", SIGNED):
+            try:
+                body = fetch(Target(url, means.headers, means.verified), seconds, MOST_ANSWER)
+                known.pin = SIGNED
+                return body
+            except NotVerified:
+                if policy == "verify" or known.pin == SIGNED:
+                    raise
+        pinned = Target(url, means.headers, means.any, refuse=lambda shown: _pinned(known, shown))
+        try:
+            return fetch(pinned, seconds, MOST_ANSWER)
+        except NotVerified:  # another certificate than before: is it one that the authority signed now?
+            body = fetch(Target(url, means.headers, means.verified), seconds, MOST_ANSWER)
+            known.pin = SIGNED
+            return body
+
+    def _readings(self, node: Node, found: KubeletUse) -> Readings:
+        known = self._known[node.name]
+        cpu = memory = None
+        cores = rate(known.processor, found.processor, LEAST_BETWEEN)
+        if found.processor is not None and not math.isnan(cores):
+            cpu = Reading(plausible(share_of(cores, node, 0)), found.processor[0])
+        if known.processor is None or not math.isnan(cores) or _began_anew(known.processor, found.processor):
+            known.processor = found.processor
+        if found.memory is not None:
+            memory = Reading(plausible(share_of(found.memory[1], node, 1)), found.memory[0])
+        return cpu, memory
+
+
+def _began_anew(before: Timed, after: Timed | None) -> bool:
+    return after is not None and after[1] < before[1]
+
+
+def _pod_uses(known: _Known, found: KubeletUse) -> dict[str, Amount]:
+    uses = {
+        key: Amount(rate(known.pods.get(key), processor, LEAST_BETWEEN), found.pod_memory.get(key, (0.0, math.nan))[1])
+        for key, processor in found.pod_processor.items()
+    }
+    known.pods = found.pod_processor
+    return uses
+
+
+def _pinned(known: _Known, shown: bytes) -> str | None:
+    digest = hashlib.sha256(shown).hexdigest()
+    if known.pin not in ("", digest):
+        return "it shows another certificate than before; if that is right, restart the extender"
+    known.pin = digest
+    return None
+
+
+def _listed(failures: list[str], nodes: int) -> str:
+    more = f" and {len(failures) - EXAMPLES} more" if len(failures) > EXAMPLES else ""
+    return f"{len(failures)} of {nodes} kubelets were not read: {'; '.join(failures[:EXAMPLES])}{more}"

@@ -1,0 +1,185 @@
+# Copyright: colocation.kubernetes contributors
+# Apache-2.0 License (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Pods as far as they are load: what the API's documents say, and what a pod is expected to use.
+
+A document comes from the API or from kube-scheduler; a part of it that is not as it should be counts as not said.
+"""
+
+from __future__ import annotations
+
+import datetime
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+from colocation.scheduler.quantity import quantity
+
+Document = Mapping[str, Any]
+_FINISHED = ("Succeeded", "Failed")
+_PINNED = ("DaemonSet", "Node")  # owners of pods that belong to their node: daemons, and the kubelet's own
+
+
+class Amount(NamedTuple):
+    """Cores and bytes."""
+
+    cpu: float
+    memory: float
+
+
+class Said(NamedTuple):
+    """Cores and bytes, as far as somebody said."""
+
+    cpu: float | None
+    memory: float | None
+
+
+NOTHING_SAID = Said(None, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """What scheduling needs to know of a pod."""
+
+    uid: str
+    key: str  # namespace/name
+    scheduler: str
+    owner: str  # pods with the same one are expected to use the same
+    node: str
+    pinned: bool  # to its node, by a DaemonSet or the kubelet
+    finished: bool
+    started: bool
+    request: Said
+    limit: Said
+    age: float | None = None  # seconds since it was bound, by the API's clock
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """How a pod's use is guessed before it can be measured."""
+
+    by: Literal["request", "limit", "learned"]
+    unknown: Amount
+
+    def use(self, pod: Pod, learned: Amount | None = None) -> Amount:
+        """What it will probably use."""
+        if self.by == "learned" and learned is not None:
+            return learned
+        if self.by == "limit":
+            return Amount(*(_first(*pair) for pair in zip(pod.limit, pod.request, self.unknown, strict=True)))
+        return self.request(pod)
+
+    def request(self, pod: Pod) -> Amount:
+        """What it asks for; one that asks for nothing is not nothing."""
+        return Amount(*(_first(*pair) for pair in zip(pod.request, self.unknown, strict=True)))
+
+
+def _first(*amounts: float | None) -> float:
+    return next((amount for amount in amounts if amount is not None), 0.0)
+
+
+def read_pod(document: Document, memory_resources: Mapping[str, float], wall: float | None = None) -> Pod:
+    """A pod of the API; its age only where the wall clock is given."""
+    metadata, spec, status = (_section(document, name) for name in ("metadata", "spec", "status"))
+    namespace, name = _text(metadata, "namespace"), _text(metadata, "name")
+    kind, owner = _owner(metadata, name)
+    phase = _text(status, "phase")
+    return Pod(
+        _text(metadata, "uid"),
+        f"{namespace}/{name}",
+        sys.intern(_text(spec, "schedulerName")),
+        sys.intern(f"{namespace}/{kind}/{owner}"),
+        sys.intern(_text(spec, "nodeName")),
+        kind in _PINNED,
+        phase in _FINISHED,
+        phase not in ("", "Pending"),
+        _needs(spec, "requests", memory_resources),
+        _needs(spec, "limits", memory_resources),
+        None if wall is None else _age(status, wall),
+    )
+
+
+def _owner(metadata: Document, name: str) -> tuple[str, str]:
+    """Who makes pods like this one: its controller, and behind a ReplicaSet the Deployment."""
+    owners = [owner for owner in _list(metadata, "ownerReferences") if isinstance(owner, dict)]
+    for owner in owners:
+        if owner.get("controller") is True:
+            kind, owner_name = _text(owner, "kind"), _text(owner, "name")
+            template = _text(_section(metadata, "labels"), "pod-template-hash")
+            return kind, owner_name.removesuffix(f"-{template}") if template else owner_name
+    return "Pod", name
+
+
+def _needs(spec: Document, what: str, memory_resources: Mapping[str, float]) -> Said:
+    """The sum as the scheduler counts it: all that run at a time, and the overhead of the runtime."""
+    said = (_need(spec, what, "cpu"), _need(spec, what, "memory"))
+    blocks = sum(size * (_need(spec, what, name) or 0) for name, size in memory_resources.items())
+    if blocks:
+        said = (said[0], max(said[1] or 0.0, blocks))
+    return Said(*said)
+
+
+def _need(spec: Document, what: str, resource: str) -> float | None:
+    whole = _amount(_section(spec, "resources"), what, resource)  # of the pod, where it is said for all together
+    if whole is None:
+        whole = _of_containers(spec, what, resource)
+    overhead = quantity(_section(spec, "overhead").get(resource))
+    return whole if whole is None or overhead is None else whole + overhead
+
+
+def _of_containers(spec: Document, what: str, resource: str) -> float | None:
+    running = [
+        _amount(_section(container, "resources"), what, resource) for container in _containers(spec, "containers")
+    ]
+    sidecars: list[float | None] = []
+    peaks: list[float | None] = []
+    for container in _containers(spec, "initContainers"):
+        need = _amount(_section(container, "resources"), what, resource)
+        if container.get("restartPolicy") == "Always":
+            sidecars.append(need)
+        peaks.append(_sum([*sidecars, need]) if container.get("restartPolicy") != "Always" else _sum(sidecars))
+    if what == "limits" and None in (*running, *sidecars):
+        return None  # one without a limit may use all
+    known = [need for need in (_sum([*running, *sidecars]), *peaks) if need is not None]
+    return max(known, default=None)
+
+
+def _sum(needs: list[float | None]) -> float | None:
+    known = [need for need in needs if need is not None]
+    return sum(known) if known else None
+
+
+def _containers(spec: Document, name: str) -> Iterator[Document]:
+    return (container for container in _list(spec, name) if isinstance(container, dict))
+
+
+def _amount(resources: Document, what: str, resource: str) -> float | None:
+    amount = quantity(_section(resources, what).get(resource))
+    return None if amount is None or amount < 0 else amount
+
+
+def _age(status: Document, wall: float) -> float | None:
+    times = [_text(status, "startTime")]
+    conditions = (c for c in _list(status, "conditions") if isinstance(c, dict))
+    times += [_text(c, "lastTransitionTime") for c in conditions if c.get("type") == "PodScheduled"]
+    for text in filter(None, times):
+        try:
+            return max(wall - datetime.datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp(), 0.0)
+        except ValueError:
+            continue
+    return None
+
+
+def _section(document: Document, name: str) -> Document:
+    value = document.get(name)
+    return value if isinstance(value, dict) else {}
+
+
+def _list(document: Document, name: str) -> list[Any]:
+    value = document.get(name)
+    return value if isinstance(value, list) else []
+
+
+def _text(document: Document, name: str) -> str:
+    value = document.get(name)
+    return value if isinstance(value, str) else ""
