@@ -72,8 +72,11 @@ def wait_for_signal(seconds: float) -> signal.Signals | None:
     takes whatever stands in its memory for a signal.
     """
     signal.setitimer(signal.ITIMER_REAL, max(seconds, 0.001))
-    received = signal.Signals(signal.sigwaitinfo((*SIGNALS, signal.SIGALRM)).si_signo)
-    return None if received == signal.SIGALRM else received
+    received = signal.sigwaitinfo((*SIGNALS, signal.SIGALRM))
+    if received.si_signo == signal.SIGALRM:
+        late = signal.sigtimedwait(SIGNALS, 0)  # the alarm comes before a SIGTERM that is there too
+        return None if late is None else signal.Signals(late.si_signo)
+    return signal.Signals(received.si_signo)
 
 
 def run(frame: Frame[C]) -> None:
