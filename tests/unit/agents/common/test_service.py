@@ -10,29 +10,22 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 import colocation
 
 WAITS = """
-import sys
-import time
-
 from colocation.common.service import block_signals, wait_for_signal
 block_signals()
 print("waits", flush=True)
 for _round in range(600):
-    time.sleep(0.02)  # so that the time is always over when it waits
-    if (received := wait_for_signal(float(sys.argv[1]))) is not None:
+    if (received := wait_for_signal(0.1)) is not None:
         print(received.name, flush=True)
         break
 """
 
 
-@pytest.mark.parametrize("wait", ["0.1", "0"])
-def test_a_process_that_was_stopped_goes_on(wait: str) -> None:
+def test_a_process_that_was_stopped_goes_on() -> None:
     environment = {**os.environ, "PYTHONPATH": str(Path(colocation.__file__).parents[1])}
-    command = [sys.executable, "-c", WAITS, wait]
+    command = [sys.executable, "-c", WAITS]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as waiter:
         assert waiter.stdout is not None
         assert waiter.stdout.readline() == "waits\n"
