@@ -35,6 +35,7 @@ SWEPT = (
     ("v1", "ConfigMap"),
     ("v1", "Secret"),
     ("v1", "ServiceAccount"),
+    ("v1", "Namespace"),
 )
 _SERVERS_OWN = ("managedFields", "resourceVersion", "uid", "creationTimestamp", "generation", "selfLink")
 _CONTROLLERS_OWN = "deployment.kubernetes.io/revision"
