@@ -165,13 +165,12 @@ def test_an_exporter_that_is_down(monitoring: Monitoring) -> None:
     settings["scrape_configs"][0]["static_configs"].append({"targets": [down], "labels": {"node": "worker2"}})
     monitoring.configure(settings, reload=True)
     nodes = {**NODES, "worker2": "127.0.0.1"}
-    wait_until(
-        "the scrape to fail",
-        lambda: "connection refused" in str(monitoring.findings(nodes=nodes)),
-        40,
-        lambda: str(nodes),
-    )
-    assert all(one["nodes"] == ["worker2"] for one in monitoring.findings(nodes=nodes))
+
+    def only_that_is_told() -> bool:
+        found = monitoring.findings(nodes=nodes)
+        return "connection refused" in str(found) and all(one["nodes"] == ["worker2"] for one in found)
+
+    wait_until("the scrape to fail", only_that_is_told, 40, lambda: str(monitoring.findings(nodes=nodes)))
     assert f"worker2: http://{down}/metrics is down" in monitoring.findings(nodes=nodes)[0]["remedy"]
 
 
