@@ -46,6 +46,7 @@ class Site:
         self._server = server
         self._place = place
         self._variables = variables
+        self.pods = place / "pods"
         (place / "play.yml").write_text(PLAY)
         (place / "ansible.cfg").write_text("[defaults]\n")
 
@@ -124,6 +125,12 @@ def test_installed_placed_by_changed_refused_put_back_and_removed(
     wait_until("the pod to be placed", lambda: api.get(path)["spec"].get("nodeName") == "worker", 30)
     api.remove(path)
     assert api.get(f"/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/{NAME}")["spec"]["holderIdentity"]
+
+    # Its account may do what it has to; a trial's may nothing.
+    logs = [log for log in site.pods.glob("*/*.log") if "-trial" not in log.parent.name]
+    assert len(logs) >= 4
+    refused = [line for log in logs for line in log.read_text().splitlines() if "forbidden" in line.lower()]
+    assert refused == []
 
     # A second run changes nothing.
     status, changed, said = site()
