@@ -2,8 +2,8 @@
 # Apache-2.0 License (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """On the controller: the scheduler's extender as one file that any Python 3.10 or later runs, a zipapp.
 
-It is made of our sources and of the PyYAML that Ansible itself needs, so there is nothing to fetch. The same sources give
-the same bytes, whenever, wherever and by whomever it is packed.
+It is made of our sources and of the PyYAML that Ansible itself needs, so there is nothing to fetch. The same sources
+give the same bytes, whenever, wherever and by whomever it is packed.
 """
 
 from __future__ import annotations

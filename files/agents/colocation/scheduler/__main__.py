@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from colocation.common.metrics import Registry
     from colocation.scheduler.agent import ExtenderAgent
 
-SWITCH_SECONDS = 0.001  # how long a request waits for a thread that measures or watches; Python's own is 5 ms
+SWITCH_SECONDS = 0.0005  # how long a request waits for a thread that measures or watches; Python's own is 5 ms
 
 
 def _make(registry: Registry) -> ExtenderAgent:

@@ -12,15 +12,17 @@ from colocation.common.journal import Log
 from colocation.common.metrics import Registry
 from colocation.common.status import Cell, Status, Table
 from colocation.scheduler.answers import Answers, nobody
+from colocation.scheduler.cluster import Cluster
 from colocation.scheduler.config import Config
 from colocation.scheduler.counters import Counters
 from colocation.scheduler.engine import Engine
-from colocation.scheduler.explain import explain, to_table
+from colocation.scheduler.explain import explain, fullest, to_table
 from colocation.scheduler.server import ExtenderServer
 
 SWAP_SECONDS = 30.0  # after a reload the old engine answers until the new one knows the cluster, at most so long
 SHOWN_NODES = 20  # on the status page; `explain` shows all
 SHOWN_DECISIONS = 10
+LOOK_SECONDS = 5.0  # tables of thousands of nodes are not made for every look
 log = Log("scheduler")
 
 
@@ -33,6 +35,8 @@ class ExtenderAgent:
         self._server: ExtenderServer | None = None
         self._next: Engine | None = None
         self._swap_by = 0.0
+        self._tables: tuple[Table, ...] = ()
+        self._tables_at: float | None = None
         registry.before_rendering(self._count)
 
     def configure(self, config: Config) -> None:
@@ -62,6 +66,7 @@ class ExtenderAgent:
 
     def _swap(self, answers: Answers, engine: Engine) -> None:
         old, answers.engine, self._next = answers.engine, engine, None
+        self._tables_at = None
         old.stop()
         if old.config.listen != engine.config.listen and self._server is not None:
             self._server.close()
@@ -86,8 +91,9 @@ class ExtenderAgent:
             return Status("scheduler-extender", __version__, "starting", ("not configured yet",))
         engine = answers.engine
         cluster, rounds = engine.cluster, engine.rounds
-        fresh = sum(any(node.fresh) for node in list(cluster.nodes.values()))
-        summary = f"{fresh} of {len(cluster.nodes)} nodes are measured, {len(answers.decisions)} pods scored lately"
+        summary = (
+            f"{engine.fresh} of {len(cluster.nodes)} nodes are measured, {len(answers.decisions)} pods scored lately"
+        )
         last = "never" if rounds.last_good is None else f"{time.monotonic() - rounds.last_good:.0f} s ago"
         facts: tuple[tuple[str, Cell], ...] = (
             ("source", engine.source.name),
@@ -96,9 +102,16 @@ class ExtenderAgent:
             ("pods", cluster.pods),
             ("in flight", engine.ask(lambda cluster, _now: cluster.in_flight)),
             ("booked", cluster.booked),
+            *((f"remark {number}", remark) for number, remark in enumerate(rounds.remarks, 1)),
         )
-        tables = (_profiles(engine), _decisions(answers), *_nodes(engine))
+        tables = (_decisions(answers), *self._of_all_nodes(engine))
         return Status("scheduler-extender", __version__, summary, tuple(engine.problems()), facts, tables)
+
+    def _of_all_nodes(self, engine: Engine) -> tuple[Table, ...]:
+        now = time.monotonic()
+        if self._tables_at is None or now - self._tables_at > LOOK_SECONDS:
+            self._tables, self._tables_at = (_profiles(engine), *_nodes(engine)), now
+        return self._tables
 
     def _count(self) -> None:
         if self._answers is not None:
@@ -142,7 +155,11 @@ def _decisions(answers: Answers) -> Table:
 
 def _nodes(engine: Engine) -> Iterator[Table]:
     for name in engine.cluster.rankings:
-        need = engine.cluster.need_of(nobody(name))
-        found = engine.ask(lambda cluster, now: explain(cluster, name, need, now))  # noqa: B023
-        title = f"{name}: the {min(SHOWN_NODES, len(found))} fullest of {len(found)} nodes"
-        yield to_table(title, found[::-1][:SHOWN_NODES])
+        yield engine.ask(lambda cluster, now: _fullest(cluster, name, now))  # noqa: B023
+
+
+def _fullest(cluster: Cluster, profile: str, now: float) -> Table:
+    need = cluster.need_of(nobody(profile))
+    names = fullest(cluster, profile, need, SHOWN_NODES)
+    title = f"{profile}: the {len(names)} fullest of {len(cluster.nodes)} nodes"
+    return to_table(title, explain(cluster, profile, need, now, names)[::-1] if names else [])

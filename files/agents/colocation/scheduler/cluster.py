@@ -23,7 +23,7 @@ from colocation.scheduler.pods import Amount, Expectation, Pod
 from colocation.scheduler.quantity import quantity
 from colocation.scheduler.ranking import Need, Ranked, Ranking
 from colocation.scheduler.score import Judged, judged, rules_of
-from colocation.scheduler.series import SLOPE_SECONDS, View
+from colocation.scheduler.series import MOST, SLOPE_SECONDS, View
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +90,9 @@ class Cluster:
             name: Ranking(rules_of(profile, self._views.index(_view(profile))))
             for name, profile in config.profiles.items()
         }
+
+        weighted = {resource for ranking in self.rankings.values() for resource in ranking.rules.weighted}
+        self.weighted = tuple(sorted(weighted))  # resources that any profile looks at
 
     # nodes
 
@@ -207,7 +210,7 @@ class Cluster:
                 self._stamps[name, resource] = reading.stamp
                 node.fresh[resource] = now - time <= self._stale_seconds
                 changed = True
-            elif not reading.share >= 0:  # also what is no number
+            elif not 0 <= reading.share <= MOST:  # also what is no number
                 self.counts.bad_readings += 1
         if changed:
             self._touch(name)
@@ -222,7 +225,8 @@ class Cluster:
     def refresh(self) -> None:
         """Work out anew what has changed, outside of a request."""
         for ranking in self.rankings.values():
-            ranking.refresh(self.nodes)
+            if ranking.asked:
+                ranking.refresh(self.nodes)
 
     # time
 

@@ -230,6 +230,10 @@ class Config:
             yield "profiles", "at least one profile is needed"
         if self.source == "prometheus" and not addresses(self.prometheusApiAddr):
             yield "prometheusApiAddr", "is missing, and source is prometheus"
+        queries = self.prometheus.queries
+        learns = self.in_flight.estimate == "learned" and self.chosen_source == "prometheus"
+        if learns and not (queries.pod_cpu and queries.pod_memory):
+            yield "in_flight", "estimate learned needs prometheus.queries.pod_cpu and pod_memory"
         if self.stale_seconds < 2 * self.queryMetricIntervalSeconds:
             yield "stale_seconds", "must be at least twice queryMetricIntervalSeconds, or fresh values are stale"
         if (self.listen.address, self.listen.port) == (self.status.address, self.status.port):

@@ -27,7 +27,8 @@ from colocation.scheduler.prometheus import PrometheusSource
 from colocation.scheduler.sources import Sampling, Source, SourceError
 from colocation.scheduler.watching import Kind, Listener, Watch
 
-CHUNK = 200  # nodes for which the lock is held at a time
+CHUNK = 50  # nodes for which the lock is held at a time
+BREATH = 0.001  # seconds in which requests get the lock, which is not fair by itself
 NODES = Kind("nodes", "/api/v1/nodes", 100)
 PODS = Kind("pods", "/api/v1/pods", 500, "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed")
 log = Log("engine")
@@ -91,7 +92,18 @@ class Engine:
         found += [f"{watch.kind.name} are not listed yet" for watch in self.watches if not watch.health.synced]
         if self.rounds.problem:
             found.append(f"{self.source.name}: {self.rounds.problem}")
-        return [*found, *self.rounds.remarks]
+        elif self.rounds.last_good is None:
+            found.append(f"{self.source.name}: nothing was measured yet")
+        elif 2 * (fresh := self.fresh) < len(self.cluster.nodes):
+            found.append(f"only {fresh} of {len(self.cluster.nodes)} nodes are judged by what was measured lately")
+            found += self.rounds.remarks
+        return found
+
+    @property
+    def fresh(self) -> int:
+        """Nodes of which each weighted resource was measured lately."""
+        nodes = list(self.cluster.nodes.values())
+        return sum(all(node.fresh[resource] for resource in self.cluster.weighted) for node in nodes)
 
     def _measure(self) -> None:
         while not self.watches[0].health.synced and not self._stopped.wait(0.05):
@@ -129,6 +141,7 @@ class Engine:
                 for name, readings in found[start : start + CHUNK]:
                     self.cluster.measured(name, readings, now)
                 self.cluster.refresh()
+            time.sleep(BREATH)
         if sampling.pods:
             with self._lock:
                 self.cluster.pods_measured(sampling.pods)

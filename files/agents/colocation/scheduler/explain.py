@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -48,6 +49,14 @@ def explain(cluster: Cluster, profile: str, need: Need, now: float, names: Itera
     nodes = {name: cluster.nodes[name] for name in wanted if name in cluster.nodes}
     found = [_explained(node, ranking, need, now, cluster.nodes) for node in nodes.values()]
     return sorted(found, key=lambda one: (FULL if one.load is None else one.load, one.node))
+
+
+def fullest(cluster: Cluster, profile: str, need: Need, count: int) -> list[str]:
+    """The names of the fullest nodes, those that take no more first."""
+    ranking = cluster.rankings[profile]
+    resources, full_at = ranking.rules.weighted, ranking.rules.profile.full_at
+    loads = {name: load(ranking.row(name, cluster.nodes), *need, resources, full_at) for name in cluster.nodes}
+    return heapq.nlargest(count, loads, key=lambda name: (loads[name], name))
 
 
 def _explained(node: NodeLoad, ranking: Ranking, need: Need, now: float, nodes: Mapping[str, NodeLoad]) -> Explanation:

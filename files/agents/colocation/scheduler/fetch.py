@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import http.client
+import socket
 import ssl
 import time
 from collections.abc import Callable, Mapping
@@ -39,9 +40,10 @@ def fetch(target: Target, seconds: float, most: int) -> bytes:
         _check(connection, target)
         path = f"{place.path}?{place.query}" if place.query else place.path
         connection.request("GET", path, headers={"User-Agent": "colocation-scheduler", **target.headers})
-        connection.sock.settimeout(_left(end))
+        sock = connection.sock  # the connection forgets it where the server is to close it
+        sock.settimeout(_left(end))
         with connection.getresponse() as answer:
-            body = _read(connection, answer, end, most)
+            body = _read(sock, answer, end, most)
     except TimeoutError:
         raise FetchError(f"{shown} did not answer within {seconds:g} s") from None
     except ssl.SSLCertVerificationError as problem:
@@ -86,12 +88,11 @@ def _check(connection: http.client.HTTPConnection, target: Target) -> None:
         raise NotVerified(wrong)
 
 
-def _read(connection: http.client.HTTPConnection, answer: http.client.HTTPResponse, end: float, most: int) -> bytes:
+def _read(sock: socket.socket, answer: http.client.HTTPResponse, end: float, most: int) -> bytes:
     chunks: list[bytes] = []
     size = 0
     while True:
-        if connection.sock is not None:
-            connection.sock.settimeout(_left(end))
+        sock.settimeout(_left(end))
         chunk = answer.read1(1 << 16)
         if not chunk:
             return b"".join(chunks)

@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass, field
 
 _LINE = re.compile(
-    r"(node|pod)_(cpu_usage_seconds_total|memory_working_set_bytes)(?:\{([^}\n]*)\})? ([^ \n]+)(?: (-?\d+))?$",
+    r"^(node|pod)_(cpu_usage_seconds_total|memory_working_set_bytes)(?:\{([^}\n]*)\})? ([^ \n]+)(?: (-?\d+))?$",
     re.MULTILINE,
 )
 _LABEL = re.compile(r'(\w+)="([^"\\]*)"')

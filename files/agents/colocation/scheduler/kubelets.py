@@ -128,8 +128,11 @@ class KubeletSource:
         pinned = Target(url, means.headers, means.any, refuse=lambda shown: _pinned(known, shown))
         try:
             return fetch(pinned, seconds, MOST_ANSWER)
-        except NotVerified:  # another certificate than before: is it one that the authority signed now?
-            body = fetch(Target(url, means.headers, means.verified), seconds, MOST_ANSWER)
+        except NotVerified as other:  # another certificate than before: is it one that the authority signed now?
+            try:
+                body = fetch(Target(url, means.headers, means.verified), seconds, MOST_ANSWER)
+            except NotVerified:
+                raise other from None
             known.pin = SIGNED
             return body
 

@@ -4,17 +4,17 @@
 
 from __future__ import annotations
 
-import math
 import re
 
 _FORM = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(?:([numkMGTPE]|[KMGTPE]i)|[eE]([+-]?\d{1,3}))?", re.ASCII)
 _FACTORS = {"n": 1e-9, "u": 1e-6, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
 _FACTORS |= {name + "i": float(1 << 10 * (place + 1)) for place, name in enumerate("KMGTPE")}
 _LONGEST = 64
+_MOST = 1e19  # what the API keeps ends at 2**63
 
 
 def quantity(text: object) -> float | None:
-    """The amount, or None for what is no quantity, or no finite one."""
+    """The amount, or None for what is no quantity."""
     if not isinstance(text, str | int | float) or isinstance(text, bool):
         return None
     found = _FORM.fullmatch(shown) if len(shown := str(text)) <= _LONGEST else None
@@ -22,7 +22,7 @@ def quantity(text: object) -> float | None:
         return None
     number, suffix, exponent = found.groups()
     amount = float(f"{number}e{exponent}") if exponent else float(number) * _FACTORS.get(suffix, 1.0)
-    return amount if math.isfinite(amount) else None
+    return max(min(amount, _MOST), -_MOST)
 
 
 def is_quantity(text: str) -> str | None:

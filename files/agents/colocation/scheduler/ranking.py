@@ -62,6 +62,7 @@ class Ranking:
         self._log: list[str] = []  # names of rows that changed, in order
         self._epoch = 0  # another one when the log began anew
         self._tables: OrderedDict[Need, _Table] = OrderedDict()
+        self.asked = False  # whether anybody ever wanted a score
         self._heads: dict[str, str] = {}  # a node's part of an answer, without the score
 
     def touch(self, name: str) -> None:
@@ -85,6 +86,7 @@ class Ranking:
 
     def rank(self, names: Sequence[str], need: Need, pod: str, nodes: Mapping[str, NodeLoad]) -> Ranked:
         """Score those nodes for a pod; `pod` only decides between equals, always in the same way."""
+        self.asked = True
         self.refresh(nodes)
         table = self._table(need)
         unknown = 0
@@ -123,10 +125,17 @@ class Ranking:
 
     def _fill(self, table: _Table, need: Need, rows: Mapping[str, Sequence[Side] | None]) -> None:
         resources, full_at = self.rules.weighted, self.rules.profile.full_at
-        use, request = need
+        (first, *others), loads, texts, heads = resources, table.loads, table.texts, self._heads
+        use, request = need[0][first], need[1][first]
         for name, row in rows.items():
-            table.loads[name] = here = load(row, use, request, resources, full_at)
-            table.texts[name] = self._heads[name] + TAILS[score(here, full_at)]
+            if row and not others and len(row[0][1]) == 1:  # as `load`, for what most profiles have: one line
+                ((_weight, ((at, by_use, by_request),)),) = row
+                here = at + by_use * use + by_request * request
+                here = here if here < full_at else FULL
+            else:
+                here = load(row, *need, resources, full_at)
+            loads[name] = here
+            texts[name] = heads[name] + TAILS[score(here, full_at)]
 
     def _forget(self, name: str) -> None:
         if self._heads.pop(name, None) is not None:

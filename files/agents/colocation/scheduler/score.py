@@ -43,10 +43,7 @@ class Rules:
     profile: Profile
     weights: tuple[float, float]  # add up to 1
     view: int  # which of the node's views
-
-    @property
-    def weighted(self) -> tuple[int, ...]:
-        return tuple(resource for resource in BOTH if self.weights[resource])
+    weighted: tuple[int, ...]  # resources that have a weight
 
     @property
     def resources(self) -> tuple[str, ...]:
@@ -63,7 +60,8 @@ class Side(NamedTuple):
 def rules_of(profile: Profile, view: int) -> Rules:
     """A profile's rules; `view` is where its window is among the node's views."""
     weights = [profile.weights.get(name, 0.0) for name in RESOURCES]  # type: ignore[call-overload]
-    return Rules(profile, (weights[0] / sum(weights), weights[1] / sum(weights)), view)
+    weighted = tuple(resource for resource in BOTH if weights[resource])
+    return Rules(profile, (weights[0] / sum(weights), weights[1] / sum(weights)), view, weighted)
 
 
 def judged(node: NodeLoad, rules: Rules, resource: int) -> Judged:
@@ -115,10 +113,10 @@ def load(node: Sequence[Side] | None, use: Amount, request: Amount, resources: S
         worst = -FULL
         for at, by_use, by_request in lines:
             here = at + by_use * use[resource] + by_request * request[resource]
+            if not here < full_at:  # also what is no number
+                return FULL
             if here > worst:
                 worst = here
-        if not worst < full_at:  # also what is no number
-            return FULL
         total += weight * worst
     return total
 

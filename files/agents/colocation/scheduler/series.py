@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple
 
 LEAST_FOR_SLOPE = 4
 SLOPE_SECONDS = 120.0
+MOST = 100.0  # times the capacity; more was never measured
 
 
 class View(NamedTuple):
@@ -33,7 +34,7 @@ class Series:
 
     def add(self, time: float, value: float, keep: float) -> bool:
         """Take a sample and forget what is older than `keep` seconds; False if it is no news, or no measured value."""
-        if not (math.isfinite(value) and value >= 0) or (self.times and time <= self.times[-1]):
+        if not 0 <= value <= MOST or (self.times and time <= self.times[-1]):
             return False
         self.times.append(time)
         self.values.append(value)

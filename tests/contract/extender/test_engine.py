@@ -1,0 +1,171 @@
+# Copyright: colocation.kubernetes contributors
+# Apache-2.0 License (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The engine beside a real API server: what is bound, finished, evicted and removed, and what breaks in between."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from ansible_collections.colocation.kubernetes.tests.contract.api_server import ApiServer
+from ansible_collections.colocation.kubernetes.tests.contract.extender.some_cluster import PODS, SomeCluster, until
+from ansible_collections.colocation.kubernetes.tests.unit.agents.scheduler.cluster_parts import GIB, pod
+from ansible_collections.colocation.kubernetes.tests.unit.agents.scheduler.fake_prometheus import FakePrometheus
+from colocation.scheduler import engine as engine_module
+from colocation.scheduler import watching
+from colocation.scheduler.engine import Engine
+from colocation.scheduler.watching import Kind
+
+Start = Callable[..., Engine]
+
+
+def flying(engine: Engine, name: str) -> float | None:
+    """Gibibytes in flight to a node; None while it is not known."""
+    node = engine.cluster.nodes.get(name)
+    return None if node is None else node.flight[1] / GIB
+
+
+def best(engine: Engine, uid: str, *names: str) -> str | None:
+    ranked = engine.ask(lambda cluster, now: cluster.prioritize(pod(uid, memory=10 * GIB), names, now))
+    assert ranked is not None
+    return ranked.favourite
+
+
+def ready(engine: Engine, nodes: int) -> Engine:
+    engine.start()
+    until("all is known", lambda: engine.synced and engine.rounds.nodes == nodes)
+    return engine
+
+
+@pytest.fixture
+def two(some: SomeCluster, prometheus: FakePrometheus, start: Start) -> Engine:
+    """Nodes a and b, measured."""
+    some.node("a")
+    some.node("b")
+    prometheus.memory(a=20, b=25)
+    prometheus.cpu(a=20, b=25)
+    return ready(start(), 2)
+
+
+def test_from_the_booking_to_the_binding(two: Engine, some: SomeCluster) -> None:
+    uid = some.pod("p")
+    assert best(two, uid, "a", "b") == "a"
+    assert (flying(two, "a"), two.cluster.booked) == (10, 1)
+    some.bind("p", "b")
+    until("the binding is seen", lambda: two.cluster.booked == 0)
+    assert (flying(two, "a"), flying(two, "b")) == (0, 10)
+    assert two.cluster.counts.bookings_elsewhere == 1
+
+
+@pytest.mark.parametrize("how", ["finished", "failed", "evicted", "deleted"])
+def test_pods_that_are_over(two: Engine, some: SomeCluster, how: str) -> None:
+    some.pod("p", "a")
+    until("it is seen", lambda: flying(two, "a") == 10)
+    if how in ("finished", "failed"):
+        some.phase("p", {"finished": "Succeeded", "failed": "Failed"}[how])
+    elif how == "evicted":
+        some.evict("p")
+    else:
+        some.delete(f"{PODS}/p")
+    until("it counts no more", lambda: flying(two, "a") == 0)
+    assert two.cluster.pods == 0
+
+
+def test_daemons_and_nodes_that_come_and_go(two: Engine, some: SomeCluster, prometheus: FakePrometheus) -> None:
+    some.pod("daemon", "a", owner="DaemonSet")
+    until("the daemon is seen", lambda: two.cluster.pods == 1)
+    assert flying(two, "a") == 0
+    some.delete("/api/v1/nodes/a")
+    until("the node is gone", lambda: flying(two, "a") is None)
+    assert best(two, "x", "a", "b") == "b"
+    some.node("a")
+    until("it is back, with its pod", lambda: flying(two, "a") == 0)
+    assert two.cluster.nodes["a"].requested[1] == 10 * GIB
+    prometheus.memory(a=1, b=25)
+    until("it is measured again", lambda: best(two, "y", "a", "b") == "a")
+
+
+def test_an_api_server_that_dies_and_comes_back(two: Engine, some: SomeCluster, server: ApiServer) -> None:
+    some.pod("before", "a")
+    until("it is seen", lambda: flying(two, "a") == 10)
+    server.kill()
+    until("the watch is known to be broken", lambda: len([p for p in two.problems() if "can't be watched" in p]) == 2)
+    assert best(two, "x", "a", "b") == "b", "questions are answered from memory"
+    server.start()
+    some.pod("after", "a")
+    until("what came is seen", lambda: flying(two, "a") == 20)
+    until("all is well", lambda: two.problems() == [], 60)
+
+
+def test_an_api_server_that_hangs(two: Engine, some: SomeCluster, server: ApiServer) -> None:
+    server.pause()
+    try:
+        began = time.monotonic()
+        assert best(two, "x", "a", "b") == "a"
+        assert time.monotonic() - began < 1
+    finally:
+        server.resume()
+    some.pod("after", "b")
+    until("what came is seen", lambda: flying(two, "b") == 10)
+
+
+def test_a_version_that_the_server_has_forgotten(
+    some: SomeCluster, prometheus: FakePrometheus, start: Start, server: ApiServer
+) -> None:
+    some.node("a")
+    server.kill()
+    server.start()  # what was before is not in its memory
+    some.pod("p", "a")
+    engine = start()
+    for watch in engine.watches:
+        watch._version = "1"
+    prometheus.memory(a=20)
+    engine.start()
+    until("all is listed anew", lambda: flying(engine, "a") == 10)
+    assert [watch.health.lists for watch in engine.watches] == [1, 1]
+
+
+def test_lists_of_many_pages(
+    some: SomeCluster, prometheus: FakePrometheus, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine_module, "PODS", Kind("pods", "/api/v1/pods", 3, engine_module.PODS.selector))
+    some.node("a")
+    for number in range(8):
+        some.pod(f"p{number}", "a", "1Gi")
+    some.pod("nowhere")
+    some.phase("p7", "Succeeded")
+    prometheus.memory(a=20)
+    assert flying(ready(start(), 1), "a") == 7
+
+
+def test_a_watch_that_the_server_ends_goes_on(
+    some: SomeCluster, prometheus: FakePrometheus, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "WATCH_SECONDS", 1)
+    some.node("a")
+    prometheus.memory(a=20)
+    prometheus.cpu(a=20)
+    engine = ready(start(), 1)
+    for number in range(4):
+        some.pod(f"p{number}", "a", "1Gi")
+        until("it is seen", lambda: flying(engine, "a") == number + 1)  # noqa: B023
+        time.sleep(0.5)  # longer, all in all, than a watch lasts
+    assert [watch.health.lists for watch in engine.watches] == [1, 1]
+    assert engine.problems() == []
+
+
+def test_a_prometheus_that_dies_and_comes_back(two: Engine, prometheus: FakePrometheus) -> None:
+    assert two.cluster.judged("mem-real-usage-scheduler") == {("memory", "use"): 2}
+    prometheus.status = 503
+    until("it is told", lambda: any("answers 503" in problem for problem in two.problems()))
+
+    def judged_by_requests() -> bool:
+        two.ask(lambda cluster, now: cluster.advance(now))
+        return two.cluster.judged("mem-real-usage-scheduler") == {("memory", "requests"): 2}
+
+    until("the nodes are judged by requests", judged_by_requests)
+    prometheus.status = 200
+    until("all is well", lambda: two.problems() == [])
+    assert two.cluster.judged("mem-real-usage-scheduler") == {("memory", "use"): 2}

@@ -1,0 +1,240 @@
+# Copyright: colocation.kubernetes contributors
+# Apache-2.0 License (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The kubelets as a source: what their text says, and to whom our token is given."""
+
+from __future__ import annotations
+
+import math
+import ssl
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ansible_collections.colocation.kubernetes.tests.unit.agents.common.api_double import Authority
+from ansible_collections.colocation.kubernetes.tests.unit.agents.scheduler.cluster_parts import GIB
+from colocation.common.config import load
+from colocation.common.kube_access import Access, Material
+from colocation.scheduler.config import Kubelets
+from colocation.scheduler.kubelet_text import rate, read_resource_metrics
+from colocation.scheduler.kubelets import KubeletSource
+from colocation.scheduler.nodes import Node
+from colocation.scheduler.pods import Amount
+from colocation.scheduler.sources import SourceError
+
+TEXT = """\
+# HELP node_cpu_usage_seconds_total [STABLE] Cumulative cpu time consumed by the node in core-seconds
+# TYPE node_cpu_usage_seconds_total counter
+node_cpu_usage_seconds_total {cpu} {stamp}
+node_memory_working_set_bytes 2.147483648e+09 {stamp}
+container_memory_working_set_bytes{{container="c",namespace="d",pod="p"}} 1 {stamp}
+pod_cpu_usage_seconds_total{{namespace="d",pod="p"}} {cpu} {stamp}
+pod_memory_working_set_bytes{{namespace="d",pod="p"}} 1024 {stamp}
+"""
+
+
+class FakeKubelet(ThreadingHTTPServer):
+    """Answers /metrics/resource, with a certificate that may change."""
+
+    daemon_threads = True
+
+    def __init__(self, certificate: Path) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.cpu, self.stamp = 100.0, 1_000_000
+        self.status = 200
+        self.tokens: list[str] = []
+        self.shows(certificate)
+        threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+
+    def shows(self, certificate: Path) -> None:
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.context.load_cert_chain(certificate)
+
+    def get_request(self) -> tuple[Any, Any]:
+        connection, address = super().get_request()
+        return self.context.wrap_socket(connection, server_side=True, do_handshake_on_connect=False), address
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        pass  # handshakes that a client breaks off are part of the tests
+
+    def later(self, seconds: float, cpu: float) -> None:
+        self.stamp += int(seconds * 1000)
+        self.cpu += cpu
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: FakeKubelet
+
+    def do_GET(self) -> None:
+        self.server.tokens.append(self.headers.get("Authorization", ""))
+        self.send_response(self.server.status if self.path == "/metrics/resource" else 404)
+        self.end_headers()
+        self.wfile.write(TEXT.format(cpu=self.server.cpu, stamp=self.server.stamp).encode())
+
+    def log_message(self, *_arguments: Any) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture(scope="module")
+def strangers(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Certificates that nobody signed but who made them, as kubeadm's kubelets have."""
+    made = []
+    for number in range(2):
+        place = tmp_path_factory.mktemp("stranger")
+        made.append(Authority(place, f"kubelet-{number}").issue("n1"))
+    return made
+
+
+@pytest.fixture
+def kubelet(strangers: list[Path]) -> Iterator[FakeKubelet]:
+    made = FakeKubelet(strangers[0])
+    yield made
+    made.shutdown()
+    made.server_close()
+
+
+def source(authority: Authority, policy: str = "pin", pods: bool = False, seconds: float = 5.0) -> KubeletSource:
+    access = Access("127.0.0.1", 1, Material(str(authority.certificate)), token=Material(content="secret"))
+    settings = load(Kubelets, f"{{certificates: {policy}, timeout_seconds: 2}}", "kubelets")
+    return KubeletSource(lambda: access, settings, seconds, pods)
+
+
+def nodes(kubelet: FakeKubelet, *names: str) -> dict[str, Node]:
+    size = Amount(4.0, 8 * GIB)
+    return {name: Node(name, size, size, "127.0.0.1", kubelet.server_address[1]) for name in names or ("n1",)}
+
+
+def test_memory_at_once_and_the_processor_from_the_second_round_on(authority: Authority, kubelet: FakeKubelet) -> None:
+    made = source(authority, pods=True)
+    first = made.sample(nodes(kubelet))
+    cpu, memory = first.nodes["n1"]
+    assert cpu is None
+    assert memory is not None
+    assert (memory.share, memory.stamp) == (0.25, 1000.0)
+    kubelet.later(10, 20)
+    second = made.sample(nodes(kubelet))
+    cpu, _memory = second.nodes["n1"]
+    assert cpu is not None
+    assert (cpu.share, cpu.stamp) == (0.5, 1010.0)
+    assert second.pods == {"d/p": Amount(2.0, 1024.0)}
+
+
+def test_a_kubelet_that_began_anew_is_no_idle_one(authority: Authority, kubelet: FakeKubelet) -> None:
+    made = source(authority)
+    made.sample(nodes(kubelet))
+    kubelet.later(10, -90)
+    assert made.sample(nodes(kubelet)).nodes["n1"][0] is None
+    kubelet.later(10, 4)
+    cpu = made.sample(nodes(kubelet)).nodes["n1"][0]
+    assert cpu is not None
+    assert cpu.share == pytest.approx(0.1)
+
+
+def test_the_same_look_of_the_kubelet_is_not_counted_as_idle(authority: Authority, kubelet: FakeKubelet) -> None:
+    made = source(authority)
+    made.sample(nodes(kubelet))
+    assert made.sample(nodes(kubelet)).nodes["n1"][0] is None
+    kubelet.later(10, 20)
+    cpu = made.sample(nodes(kubelet)).nodes["n1"][0]
+    assert cpu is not None
+    assert cpu.share == pytest.approx(0.5)
+
+
+def test_verify_gives_the_token_only_to_who_is_signed(
+    authority: Authority, kubelet: FakeKubelet, strangers: list[Path]
+) -> None:
+    made = source(authority, "verify")
+    with pytest.raises(SourceError, match="not to be believed"):
+        made.sample(nodes(kubelet))
+    assert kubelet.tokens == []
+    kubelet.shows(authority.issue("n1"))
+    made.sample(nodes(kubelet))
+    assert kubelet.tokens == ["Bearer secret"]
+
+
+def test_pin_takes_the_first_certificate_and_then_no_other(
+    authority: Authority, kubelet: FakeKubelet, strangers: list[Path]
+) -> None:
+    made = source(authority)
+    made.sample(nodes(kubelet))
+    made.sample(nodes(kubelet))
+    assert len(kubelet.tokens) == 2
+    kubelet.shows(strangers[1])
+    with pytest.raises(SourceError, match="another certificate than before"):
+        made.sample(nodes(kubelet))
+    assert len(kubelet.tokens) == 2
+    made.sample({})
+    made.sample(nodes(kubelet))
+    assert len(kubelet.tokens) == 3, "a node that was removed and came back is a new one"
+
+
+def test_pin_never_goes_back_from_one_that_is_signed(
+    authority: Authority, kubelet: FakeKubelet, strangers: list[Path]
+) -> None:
+    made = source(authority)
+    made.sample(nodes(kubelet))
+    kubelet.shows(authority.issue("n1"))
+    made.sample(nodes(kubelet))
+    kubelet.shows(strangers[0])
+    with pytest.raises(SourceError, match="not to be believed"):
+        made.sample(nodes(kubelet))
+    assert len(kubelet.tokens) == 2
+
+
+def test_insecure_takes_any(authority: Authority, kubelet: FakeKubelet, strangers: list[Path]) -> None:
+    made = source(authority, "insecure")
+    made.sample(nodes(kubelet))
+    kubelet.shows(strangers[1])
+    made.sample(nodes(kubelet))
+    assert len(kubelet.tokens) == 2
+
+
+def test_what_fails_is_told_and_the_others_are_measured(authority: Authority, kubelet: FakeKubelet) -> None:
+    size = Amount(4.0, 8 * GIB)
+    some = nodes(kubelet) | {"lost": Node("lost", size, size, "127.0.0.1", 1), "bare": Node("bare", size, size)}
+    sampling = source(authority).sample(some)
+    assert set(sampling.nodes) == {"n1"}
+    (problem,) = sampling.problems
+    assert problem.startswith("2 of 3 kubelets were not read: ")
+    assert "bare: its Node names no address" in problem
+    kubelet.status = 403
+    with pytest.raises(SourceError, match="answers 403"):
+        source(authority).sample(nodes(kubelet))
+
+
+def test_a_round_ends_in_time_and_begins_the_next_time_with_who_answered(
+    authority: Authority, kubelet: FakeKubelet
+) -> None:
+    made = source(authority, seconds=0.0)
+    with pytest.raises(SourceError, match="no time was left"):
+        made.sample(nodes(kubelet))
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("node_cpu_usage_seconds_total 7", (5.0, 7.0)),
+        ("node_cpu_usage_seconds_total 7 2000", (2.0, 7.0)),
+        ("node_cpu_usage_seconds_total much", None),
+        ("node_cpu_usage_seconds_total_other 7", None),
+        ("xnode_cpu_usage_seconds_total 7", None),
+    ],
+)
+def test_lines(line: str, found: tuple[float, float] | None) -> None:
+    assert read_resource_metrics(line.encode() + b"\n", 5.0).processor == found
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "is_number"),
+    [(None, (1, 1), False), ((0, 0), (0.5, 1), False), ((0, 5), (10, 1), False), ((0, 0), (10, 1), True)],
+)
+def test_rates(before: Any, after: Any, is_number: bool) -> None:
+    assert math.isnan(rate(before, after, 1.0)) is not is_number
