@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_objects import (
+    WORKLOADS,
     Change,
     Document,
     Name,
@@ -25,7 +26,7 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_object
     Objects,
     essence,
 )
-from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_workload import WORKLOADS, Watch
+from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_workload import Watch
 
 NOTE = "before.json"
 

@@ -20,6 +20,7 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_client
 MANAGER = "colocation.kubernetes"
 MANAGED_BY = "app.kubernetes.io/managed-by"
 COMPONENT = "app.kubernetes.io/component"
+WORKLOADS = ("Deployment", "DaemonSet")
 # The kinds in which ours are looked for, and the order in which they go: what runs, then what it needs.
 SWEPT = (
     ("apps/v1", "Deployment"),
@@ -123,12 +124,13 @@ class Objects:
         return all(labels.get(key) == value for key, value in self.labels.items())
 
     def drop(self, name: Name, dry_run: bool) -> Change | None:
-        """Have no such object, and what belongs to it first; None where there is none."""
+        """Have no such object; None where there is none."""
         standing = self.find(name)
         if standing is None:
             return None
         if not dry_run:
-            self.api.remove(self.path(name), {"propagationPolicy": "Foreground"})
+            policy = "Foreground" if name.kind in WORKLOADS else "Background"  # its pods go before it
+            self.api.remove(self.path(name), {"propagationPolicy": policy})
         return Change(name, essence(standing), None)
 
     def ours(self) -> list[Name]:

@@ -15,7 +15,6 @@ from typing import Any
 from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_client import ApiError, KubeClient, api_path
 from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_objects import Name, Objects
 
-WORKLOADS = ("Deployment", "DaemonSet")
 LOG_LINES = 12
 LOOK_EVERY = 1.0
 Document = Mapping[str, Any]

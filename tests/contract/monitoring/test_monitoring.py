@@ -17,7 +17,7 @@ import yaml
 from ansible_collections.colocation.kubernetes.plugins.modules import prometheus_nodes_info
 from ansible_collections.colocation.kubernetes.tests.cluster.colocation_cluster.say import wait_until
 from ansible_collections.colocation.kubernetes.tests.contract.api_server import free_port
-from ansible_collections.colocation.kubernetes.tests.contract.monitoring.debian_prometheus import program
+from ansible_collections.colocation.kubernetes.tests.contract.prometheus_server import PrometheusServer, program
 from ansible_collections.colocation.kubernetes.tests.contract.scheduler.control_plane import Program
 from ansible_collections.colocation.kubernetes.tests.role_rendering import ROLES, Rendered
 from ansible_collections.colocation.kubernetes.tests.unit.plugins.modules.module_call import call
@@ -31,28 +31,18 @@ class Monitoring:
     """One Prometheus and one exporter, as the role configures them, but faster."""
 
     def __init__(self, place: Path) -> None:
-        self.exporter_port, self.port = free_port(), free_port()
-        self.address = f"http://127.0.0.1:{self.port}"
         self._config = place / "prometheus.yml"
-        self.rules(RULES.read_text(), place)
+        (place / "colocation-rules.yml").write_text(RULES.read_text().replace("interval: 10s", "interval: 1s"))
+        self.exporter_port = free_port()
         listen = f"--web.listen-address=127.0.0.1:{self.exporter_port}"
         self.exporter = Program([program("prometheus-node-exporter"), listen], place / "exporter.log")
-        self.configure(self.settings())
-        self.prometheus = Program(
-            [
-                program("prometheus"), f"--config.file={self._config}", f"--storage.tsdb.path={place}/data",
-                f"--web.listen-address=127.0.0.1:{self.port}", "--web.enable-lifecycle",
-            ],
-            place / "prometheus.log",
-        )  # fmt: skip
-        wait_until("Prometheus", self._ready, 60, self.prometheus.last)
+        self.prometheus = PrometheusServer(place, yaml.safe_dump(self.settings()))
+        self.address = self.prometheus.address
+        self.prometheus.until_ready()
 
     def stop(self) -> None:
         self.prometheus.stop()
         self.exporter.stop()
-
-    def rules(self, text: str, place: Path) -> None:
-        (place / "colocation-rules.yml").write_text(text.replace("interval: 10s", "interval: 1s"))
 
     def settings(self) -> dict[str, Any]:
         role = Rendered(
@@ -65,11 +55,8 @@ class Monitoring:
         found: dict[str, Any] = yaml.safe_load(role["__monitoring_settings"])
         return found
 
-    def configure(self, settings: dict[str, Any], reload: bool = False) -> None:
-        self._config.write_text(yaml.safe_dump(settings))
-        if reload:
-            request = urllib.request.Request(f"{self.address}/-/reload", method="POST")
-            urllib.request.urlopen(request, timeout=10).close()
+    def configure(self, settings: dict[str, Any]) -> None:
+        self.prometheus.reload(yaml.safe_dump(settings))
 
     def findings(self, **said: Any) -> list[dict[str, Any]]:
         answer = call(prometheus_nodes_info.main, **{"addresses": [self.address], "nodes": NODES, **said})
@@ -92,13 +79,6 @@ class Monitoring:
     def value(self, query: str) -> float:
         with urllib.request.urlopen(f"{self.address}/api/v1/query?query={query}", timeout=10) as answer:
             return float(json.load(answer)["data"]["result"][0]["value"][1])
-
-    def _ready(self) -> bool:
-        try:
-            urllib.request.urlopen(f"{self.address}/-/ready", timeout=5).close()
-        except OSError:
-            return False
-        return True
 
 
 @pytest.fixture(scope="module")
@@ -143,13 +123,13 @@ def test_series_without_the_nodes_name_and_the_lines_that_mend_it(monitoring: Mo
     settings = monitoring.settings()
     address = f"127.0.0.1:{monitoring.exporter_port}"
     settings["scrape_configs"][0]["static_configs"] = [{"targets": [address]}]
-    monitoring.configure(settings, reload=True)
+    monitoring.configure(settings)
     asked = {"memory": "node_memory_MemFree_bytes{node=''}", "cpu": "up{node=''}", "unit": "absolute"}
     found = monitoring.until("has no label node", **asked)
     assert f"- targets: ['{address}']" in found["snippet"]
     mended = yaml.safe_load(found["snippet"])
     settings["scrape_configs"][0].update(mended)
-    monitoring.configure(settings, reload=True)
+    monitoring.configure(settings)
     monitoring.until_good()
 
 
@@ -163,7 +143,7 @@ def test_an_exporter_that_is_down(monitoring: Monitoring) -> None:
     settings = monitoring.settings()
     down = f"127.0.0.1:{free_port()}"
     settings["scrape_configs"][0]["static_configs"].append({"targets": [down], "labels": {"node": "worker2"}})
-    monitoring.configure(settings, reload=True)
+    monitoring.configure(settings)
     nodes = {**NODES, "worker2": "127.0.0.1"}
 
     def only_that_is_told() -> bool:
