@@ -173,12 +173,15 @@ class ApiServer:
     def _ready(self, admin: dict[str, Any]) -> bool:
         path = self.place / "ready.json"
         path.write_text(json.dumps(admin))
-        done = subprocess.run(
-            [str(binary(kubernetes(self.minor), "kubectl")), "--kubeconfig", str(path), "get", "--raw", "/readyz"],
-            capture_output=True,
-            check=False,
-            timeout=30,
-        )
+        try:
+            done = subprocess.run(
+                [str(binary(kubernetes(self.minor), "kubectl")), "--kubeconfig", str(path), "get", "--raw", "/readyz"],
+                capture_output=True,
+                check=False,
+                timeout=30,
+            )
+        except subprocess.TimeoutExpired:
+            return False
         return done.returncode == 0
 
     def _commands(self) -> dict[str, list[str]]:

@@ -2,12 +2,13 @@
 # Apache-2.0 License (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """A real Prometheus on loopback: the machine's own, or Debian's package unpacked into the cache, not installed.
 
-(Installing it would start a service on the machine.)
+(Installing it would start a service on the machine.) The node exporter comes with it.
 """
 
 from __future__ import annotations
 
 import shutil
+import signal
 import subprocess
 import urllib.request
 from pathlib import Path
@@ -17,25 +18,30 @@ from ansible_collections.colocation.kubernetes.tests.cluster.colocation_cluster.
 from ansible_collections.colocation.kubernetes.tests.contract.api_server import free_port
 from ansible_collections.colocation.kubernetes.tests.contract.children import ENDS_WITH_US
 
-PACKAGE = "prometheus"
+PACKAGES = ("prometheus", "prometheus-node-exporter")
 BROUGHT = "usr/bin"
 
 
 def program(name: str = "prometheus") -> Path:
-    """`prometheus` or `promtool`."""
+    """`prometheus`, `promtool` or `prometheus-node-exporter`."""
     if found := shutil.which(name):
         return Path(found)
-    return made_once(cache_dir() / "prometheus" / "debian", _unpack, "get Prometheus from Debian") / BROUGHT / name
+    return (
+        made_once(cache_dir() / "prometheus" / "debian-with-exporter", _unpack, "get Prometheus from Debian")
+        / BROUGHT
+        / name
+    )
 
 
 def _unpack(target: Path) -> None:
     target.mkdir()
-    if subprocess.run(["apt-get", "download", PACKAGE], cwd=target, capture_output=True, check=False).returncode:
+    download = ["apt-get", "download", *PACKAGES]
+    if subprocess.run(download, cwd=target, capture_output=True, check=False).returncode:
         subprocess.run(["apt-get", "update"], capture_output=True, check=True)
-        subprocess.run(["apt-get", "download", PACKAGE], cwd=target, capture_output=True, check=True)
-    (package,) = target.glob("*.deb")
-    subprocess.run(["dpkg-deb", "-x", str(package), str(target)], check=True)
-    package.unlink()
+        subprocess.run(download, cwd=target, capture_output=True, check=True)
+    for package in list(target.glob("*.deb")):
+        subprocess.run(["dpkg-deb", "-x", str(package), str(target)], check=True)
+        package.unlink()
 
 
 class PrometheusServer:
@@ -56,6 +62,11 @@ class PrometheusServer:
 
     def until_ready(self) -> None:
         wait_until("Prometheus", self._ready, 60, lambda: self._log.read_text()[-2000:])
+
+    def reload(self, config: str) -> None:
+        """Another configuration; it is read a moment later."""
+        (self._log.parent / "prometheus.yml").write_text(config)
+        self.process.send_signal(signal.SIGHUP)
 
     def stop(self) -> None:
         self.process.kill()  # its data go with the test

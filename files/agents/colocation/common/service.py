@@ -62,7 +62,21 @@ class Frame(Generic[C]):
 
 def block_signals() -> None:
     """To be called before any thread starts, for threads inherit what is blocked."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    signal.pthread_sigmask(signal.SIG_BLOCK, (*SIGNALS, signal.SIGALRM))
+
+
+def wait_for_signal(seconds: float) -> signal.Signals | None:
+    """One of ours, or None when the time is over, which an alarm tells.
+
+    `sigtimedwait` would be simpler, but after the process was stopped and goes on (SIGCONT, a thawed cgroup) CPython
+    takes whatever stands in its memory for a signal.
+    """
+    signal.setitimer(signal.ITIMER_REAL, max(seconds, 0.001))
+    received = signal.sigwaitinfo((*SIGNALS, signal.SIGALRM))
+    if received.si_signo == signal.SIGALRM:
+        late = signal.sigtimedwait(SIGNALS, 0)  # the alarm comes before a SIGTERM that is there too
+        return None if late is None else signal.Signals(late.si_signo)
+    return signal.Signals(received.si_signo)
 
 
 def run(frame: Frame[C]) -> None:
@@ -98,11 +112,11 @@ class _Running(Generic[C]):
         wait = min(self.frame.tick_seconds, watchdog / 3) if watchdog else self.frame.tick_seconds
         due = time.monotonic() + wait
         while True:
-            received = signal.sigtimedwait(SIGNALS, max(due - time.monotonic(), 0))
-            if received is not None and received.si_signo == signal.SIGHUP:
+            received = wait_for_signal(max(due - time.monotonic(), 0))
+            if received == signal.SIGHUP:
                 self.reload()
             elif received is not None:
-                log.info("told to stop", signal=signal.Signals(received.si_signo).name)
+                log.info("told to stop", signal=received.name)
                 return
             due = time.monotonic() + wait
             self.frame.notifier.watchdog()

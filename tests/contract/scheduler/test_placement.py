@@ -1,0 +1,199 @@
+# Copyright: colocation.kubernetes contributors
+# Apache-2.0 License (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Where a real kube-scheduler puts pods with the role's configuration and the deployed extender, and what it does when
+the extender is gone or hangs."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_client import KubeClient
+from ansible_collections.colocation.kubernetes.tests.cluster.colocation_cluster.binaries import (
+    KUBERNETES_MINORS,
+    binary,
+    kubernetes,
+)
+from ansible_collections.colocation.kubernetes.tests.cluster.colocation_cluster.say import wait_until
+from ansible_collections.colocation.kubernetes.tests.contract.api_server import ApiServer
+from ansible_collections.colocation.kubernetes.tests.contract.scheduler.control_plane import admin_file
+from ansible_collections.colocation.kubernetes.tests.contract.scheduler.extender_process import (
+    ExtenderProcess,
+    rendered,
+    scheduler_with,
+)
+from ansible_collections.colocation.kubernetes.tests.contract.scheduler.node_double import make_node
+from ansible_collections.colocation.kubernetes.tests.contract.scheduler.prometheus_double import (
+    PrometheusDouble,
+    prometheus_double,
+)
+from ansible_collections.colocation.kubernetes.tests.role_rendering import Rendered
+
+NODES = [f"n{number}" for number in range(6)]
+MEMORY, CPU = "mem-real-usage-scheduler", "cpu-real-usage-scheduler"
+TIMEOUT = 0.2  # scheduler_extender_timeout
+
+
+class Scheduling:
+    """Nodes, their use, and pods that are placed."""
+
+    def __init__(self, api: KubeClient, prometheus: PrometheusDouble, extender: ExtenderProcess) -> None:
+        self.api = api
+        self.prometheus = prometheus
+        self.extender = extender
+        self._made = 0
+
+    def use(self, memory: dict[str, float], cpu: dict[str, float] | None = None) -> None:
+        """Nodes use that much, and the extender has noticed."""
+        self.prometheus.set({**dict.fromkeys(NODES, 30.0), **memory}, {**dict.fromkeys(NODES, 30.0), **(cpu or {})})
+        asked = len(self.prometheus.asked)
+        wait_until("a whole round of queries", lambda: len(self.prometheus.asked) >= asked + 4, 30)
+
+    def place(self, number: int, scheduler: str = MEMORY, limit: float = 60) -> Counter[str]:
+        """Make pods; how many came to each node."""
+        self._made += 1
+        labels = {"batch": str(self._made)}
+        resources = {"requests": {"cpu": "50m", "memory": "100Mi"}}
+        for index in range(number):
+            self.api.post(
+                "/api/v1/namespaces/default/pods",
+                {
+                    "apiVersion": "v1",
+                    "kind": "Pod",
+                    "metadata": {"name": f"p{self._made}-{index}", "labels": labels},
+                    "spec": {
+                        "schedulerName": scheduler,
+                        "containers": [{"name": "main", "image": "x", "resources": resources}],
+                    },
+                },
+            )
+        wait_until("all pods to be placed", lambda: self._bound().total() == number, limit)
+        return self._bound()
+
+    def _bound(self) -> Counter[str]:
+        pods = self.api.items("/api/v1/pods", label_selector=f"batch={self._made}")
+        return Counter(pod["spec"]["nodeName"] for pod in pods if pod["spec"].get("nodeName"))
+
+
+@pytest.fixture(scope="module")
+def account(api: KubeClient) -> None:
+    """Pods want their namespace's account, which a controller would make."""
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
+    if api.find("/api/v1/namespaces/default/serviceaccounts/default") is None:
+        api.post("/api/v1/namespaces/default/serviceaccounts", account)
+
+
+@pytest.fixture(scope="module")
+def scheduling(
+    server: ApiServer, api: KubeClient, account: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Scheduling]:
+    for name in NODES:
+        make_node(api, name)
+    place = tmp_path_factory.mktemp("scheduling")
+    with prometheus_double() as prometheus:
+        prometheus.set(dict.fromkeys(NODES, 30.0))
+        role = rendered(
+            server,
+            scheduler_prometheus=prometheus.address,
+            scheduler_query_interval_seconds=1,
+            scheduler_extender_config={"in_flight": {"hold_seconds": 2, "start_seconds": 2}},
+        )
+        extender = ExtenderProcess(server, place, role)
+        scheduler = scheduler_with(server, place, role)
+        try:
+            extender.until_measured(len(NODES))
+            scheduler.until_ready()
+            yield Scheduling(api, prometheus, extender)
+        finally:
+            scheduler.stop()
+            extender.stop()
+
+
+def test_pods_avoid_the_node_that_is_really_full(scheduling: Scheduling) -> None:
+    """The seed's demonstration: all nodes look free by their requests, one is not."""
+    scheduling.use({"n2": 96.0})
+    placed = scheduling.place(30)
+    assert placed["n2"] == 0
+    assert min(placed[name] for name in NODES if name != "n2") >= 3, "in-flight pods count, so no node gets all"
+
+
+def test_they_go_where_memory_is_left_and_those_of_the_other_profile_where_processors_are(
+    scheduling: Scheduling,
+) -> None:
+    memory = dict.fromkeys(NODES, 90.0) | {"n1": 20.0}
+    cpu = dict.fromkeys(NODES, 90.0) | {"n4": 20.0}
+    scheduling.use(memory, cpu)
+    assert scheduling.place(5) == {"n1": 5}
+    assert scheduling.place(5, CPU) == {"n4": 5}
+
+
+def test_a_dead_extender_costs_nothing_and_the_default_scores_spread(scheduling: Scheduling) -> None:
+    scheduling.use({})
+    scheduling.extender.signal(signal.SIGKILL)
+    scheduling.extender.stop()
+    began = time.monotonic()
+    placed = scheduling.place(18)
+    assert time.monotonic() - began < 18 * TIMEOUT
+    assert len(placed) >= 4, placed
+    scheduling.extender.start()
+    scheduling.extender.until_measured(len(NODES))
+    scheduling.use({"n3": 97.0})
+    assert scheduling.place(10)["n3"] == 0, "it is asked again without a restart of kube-scheduler"
+
+
+def test_one_that_hangs_costs_a_timeout_for_each_pod(scheduling: Scheduling) -> None:
+    scheduling.extender.signal(signal.SIGSTOP)
+    try:
+        began = time.monotonic()
+        scheduling.place(10)
+        took = time.monotonic() - began
+    finally:
+        scheduling.extender.signal(signal.SIGCONT)
+    print(f"each pod waited {took / 10:.2f} s for an extender that hangs")
+    assert 10 * TIMEOUT * 0.8 < took < 10 * TIMEOUT * 2 + 3
+    scheduling.use({"n0": 97.0})
+    assert scheduling.place(10)["n0"] == 0
+
+
+@pytest.mark.parametrize("minor", KUBERNETES_MINORS)
+@pytest.mark.parametrize(
+    "said",
+    [
+        {},
+        {"scheduler_default_scores": {}},
+        {"scheduler_extender_filter": True, "scheduler_profiles": {"one": {}}, "scheduler_mode": "hostpath"},
+    ],
+)
+def test_kube_scheduler_takes_the_configuration(
+    server: ApiServer, tmp_path: Path, minor: str, said: dict[str, object]
+) -> None:
+    done = write_config(rendered(server, **said), server, tmp_path, minor)
+    assert done.returncode == 0, done.stderr
+    assert "nodeCacheCapable: true" in (tmp_path / "written.yaml").read_text()
+
+
+def test_and_refuses_a_bad_one(server: ApiServer, tmp_path: Path) -> None:
+    done = write_config(rendered(server, scheduler_default_scores={"Nonsense": 1}), server, tmp_path)
+    assert done.returncode != 0
+    assert "Nonsense" in done.stderr
+
+
+def write_config(
+    role: Rendered, server: ApiServer, place: Path, minor: str = KUBERNETES_MINORS[0]
+) -> subprocess.CompletedProcess[str]:
+    """The command of the role's trial."""
+    (place / "config.yaml").write_text(role["__scheduler_config_yaml"])
+    return subprocess.run(
+        [
+            str(binary(kubernetes(minor), "kube-scheduler")), f"--config={place}/config.yaml",
+            f"--authentication-kubeconfig={admin_file(server)}", f"--authorization-kubeconfig={admin_file(server)}",
+            "--secure-port=0", f"--write-config-to={place}/written.yaml",
+        ],
+        capture_output=True, check=False, text=True, timeout=60,
+    )  # fmt: skip

@@ -1,0 +1,39 @@
+# Copyright: colocation.kubernetes contributors
+# Apache-2.0 License (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Waiting for signals, in a process of its own that is stopped and goes on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import colocation
+
+WAITS = """
+from colocation.common.service import block_signals, wait_for_signal
+block_signals()
+print("waits", flush=True)
+for _round in range(600):
+    if (received := wait_for_signal(0.1)) is not None:
+        print(received.name, flush=True)
+        break
+"""
+
+
+def test_a_process_that_was_stopped_goes_on() -> None:
+    environment = {**os.environ, "PYTHONPATH": str(Path(colocation.__file__).parents[1])}
+    command = [sys.executable, "-c", WAITS]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as waiter:
+        assert waiter.stdout is not None
+        assert waiter.stdout.readline() == "waits\n"
+        for _time in range(3):
+            waiter.send_signal(signal.SIGSTOP)
+            os.waitid(os.P_PID, waiter.pid, os.WSTOPPED)
+            signal.sigtimedwait([signal.SIGUSR2], 0.15)  # longer than it waits, so its time is over when it goes on
+            waiter.send_signal(signal.SIGCONT)
+            os.waitid(os.P_PID, waiter.pid, os.WCONTINUED)
+        waiter.send_signal(signal.SIGTERM)
+        assert waiter.stdout.readline() == "SIGTERM\n"

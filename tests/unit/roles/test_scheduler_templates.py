@@ -1,0 +1,188 @@
+# Copyright: colocation.kubernetes contributors
+# Apache-2.0 License (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""What the role scheduler puts into a cluster: names, rights, limits, and a configuration that the extender takes.
+
+kube-scheduler itself judges its part in tests/contract/scheduler.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pytest
+import yaml
+
+from ansible_collections.colocation.kubernetes.tests.role_rendering import Rendered
+from colocation.common.config import load
+from colocation.scheduler.config import Config
+
+CLUSTER = {
+    "version": "1.36.3",
+    "minor": 36,
+    "image_repository": "mirror.example/k8s",
+    "service_address": "https://10.96.0.1:443",
+    "api_groups": ["apps"],
+    "nodes": [],
+}
+Objects = dict[tuple[str, str], dict[str, Any]]
+
+
+def role(**said: Any) -> Rendered:
+    code = {"content": base64.b64encode(b"code").decode()}
+    return Rendered("scheduler", **{"__scheduler_cluster": CLUSTER, "__scheduler_zipapp": code, **said})
+
+
+def objects(**said: Any) -> Objects:
+    return {(one["kind"], one["metadata"]["name"]): one for one in role(**said)["__scheduler_objects"]}
+
+
+def pod(found: Objects) -> dict[str, Any]:
+    spec: dict[str, Any] = found["Deployment", "schedulingplugin-mem-usage"]["spec"]["template"]["spec"]
+    return spec
+
+
+def secret(found: Objects) -> dict[str, str]:
+    data = found["Secret", "kube-scheduler-mem-secret"]["data"]
+    return {name: base64.b64decode(content).decode() for name, content in data.items()}
+
+
+def test_the_names_that_users_know() -> None:
+    found = objects()
+    assert set(secret(found)) == {"scheduler.conf", "MemRealUsage-scheduler-conf.yaml", "extender.yaml"}
+    assert ("ClusterRole", "system:kube-scheduler:plugins") in found
+    assert ("ClusterRoleBinding", "system:kube-scheduler:plugins") in found
+    config = yaml.safe_load(secret(found)["MemRealUsage-scheduler-conf.yaml"])
+    assert "mem-real-usage-scheduler" in [profile["schedulerName"] for profile in config["profiles"]]
+    assert config["leaderElection"]["resourceName"] != "kube-scheduler"
+    assert pod(found)["containers"][0]["image"] == "mirror.example/k8s/kube-scheduler:v1.36.3"
+
+
+def test_its_profiles_are_those_that_the_extender_knows() -> None:
+    config = yaml.safe_load(secret(objects())["MemRealUsage-scheduler-conf.yaml"])
+    assert [profile["schedulerName"] for profile in config["profiles"]] == list(Config().profiles)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {},
+        {"scheduler_prometheus": "http://10.96.0.102:9090", "scheduler_query_time_seconds": 3},
+        {"scheduler_source": "metrics-api", "scheduler_profiles": {"batch": {"weights": {"cpu": 2, "memory": 1}}}},
+        {"scheduler_extender_config": {"in_flight": {"estimate": "limit"}, "log_decisions": True}},
+    ],
+)
+def test_the_extender_takes_its_configuration(said: dict[str, Any]) -> None:
+    config = load(Config, secret(objects(**said))["extender.yaml"], "extender.yaml")
+    assert config.listen.address == "127.0.0.1", "nobody but kube-scheduler may ask it"
+    assert config.prometheusApiAddr == said.get("scheduler_prometheus", "")
+    if "scheduler_profiles" in said:
+        assert list(config.profiles) == ["batch"]
+
+
+def test_nothing_runs_with_more_than_it_needs() -> None:
+    spec = pod(objects())
+    assert spec["securityContext"]["runAsNonRoot"] and spec["securityContext"]["seccompProfile"]
+    for container in spec["containers"]:
+        assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+        assert container["securityContext"]["readOnlyRootFilesystem"]
+        assert not container["securityContext"]["allowPrivilegeEscalation"]
+        assert container["resources"]["requests"] and container["livenessProbe"] and container["readinessProbe"]
+    assert not spec.get("hostNetwork") and not spec.get("hostPID")
+
+
+def test_rights_follow_the_source() -> None:
+    def rules(**said: Any) -> str:
+        return str(objects(**said)["ClusterRole", "system:kube-scheduler:plugins"]["rules"])
+
+    assert "nodes/metrics" in rules()
+    assert "nodes/metrics" not in rules(scheduler_prometheus="http://p:9090")
+    assert "metrics.k8s.io" in rules(scheduler_source="metrics-api")
+    assert "proxy" not in rules() and "'*'" not in rules() and "secrets" not in rules()
+
+
+def test_the_seeds_identity() -> None:
+    found = objects(scheduler_identity="kubeconfig", __scheduler_read={"kubeconfig": "a copy"})
+    assert secret(found)["scheduler.conf"] == "a copy"
+    subjects = found["RoleBinding", "system:kube-scheduler:plugins"]["subjects"]
+    assert subjects[0]["name"] == "system:kube-scheduler"
+    assert not [name for _kind, name in found if name.endswith(":volume-scheduler")], "that user has it already"
+
+
+def test_hostpath_copies_no_credentials_and_stays_on_the_control_plane() -> None:
+    found = objects(scheduler_mode="hostpath", scheduler_node_selector={"disk": "fast"})
+    assert "scheduler.conf" not in secret(found)
+    spec = pod(found)
+    assert spec["nodeSelector"] == {"node-role.kubernetes.io/control-plane": "", "disk": "fast"}
+    assert [one for one in spec["volumes"] if "hostPath" in one] == [
+        {"name": "scheduler-conf", "hostPath": {"path": "/etc/kubernetes/scheduler.conf", "type": "File"}}
+    ]
+    scheduler, extender = spec["containers"]
+    assert scheduler["securityContext"]["runAsUser"] == 0, "scheduler.conf is root's alone"
+    assert "runAsUser" not in extender["securityContext"]
+
+
+def test_another_configuration_or_code_is_another_pod() -> None:
+    def template(**said: Any) -> Any:
+        return objects(**said)["Deployment", "schedulingplugin-mem-usage"]["spec"]["template"]
+
+    assert template() == template()
+    assert template() != template(scheduler_extender_weight=11)
+    assert template() != template(scheduler_extender_config={"log_decisions": True})
+    assert template() != template(__scheduler_zipapp={"content": base64.b64encode(b"new").decode()})
+
+
+def test_the_trial_has_the_same_configuration_and_only_judges_it() -> None:
+    rendered = role()
+    trial = {one["kind"]: one for one in rendered["__scheduler_trial"]}
+    names = {one["metadata"]["name"] for one in trial.values()}
+    assert not names & {one["metadata"]["name"] for one in rendered["__scheduler_objects"]}, "it is removed afterwards"
+    assert trial["Secret"]["data"] == rendered["__scheduler_secret_data"]
+    commands = [container["command"] for container in trial["Pod"]["spec"]["containers"]]
+    assert "--write-config-to=/dev/null" in commands[0] and "--check-config" in commands[1]
+    assert trial["Pod"]["spec"]["restartPolicy"] == "Never"
+
+
+def test_default_scores() -> None:
+    def scores(**said: Any) -> Any:
+        profile = yaml.safe_load(secret(objects(**said))["MemRealUsage-scheduler-conf.yaml"])["profiles"][0]
+        return profile["plugins"]["score"]
+
+    assert scores()["disabled"] == [{"name": "*"}]
+    assert {"name": "NodeResourcesFit", "weight": 1} in scores()["enabled"]
+    assert scores(scheduler_default_scores={}) == {"disabled": [{"name": "*"}], "enabled": []}
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ({"scheduler_source": "prometheus"}, "scheduler_prometheus must name its address"),
+        ({"scheduler_lease": "kube-scheduler"}, "which the scheduler of the cluster itself has"),
+        ({"scheduler_replicas": 0}, "one is the least"),
+    ],
+)
+def test_what_does_not_fit_is_told(said: dict[str, Any], why: str) -> None:
+    assert role()["__scheduler_misfits"] == []
+    assert why in str(role(**said)["__scheduler_misfits"])
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ({"scheduler_source": "metrics-api"}, "no metrics.k8s.io"),
+        ({"scheduler_mode": "hostpath"}, "no Node of this cluster is a control plane"),
+    ],
+)
+def test_and_what_the_cluster_lacks(said: dict[str, Any], why: str) -> None:
+    assert role()["__scheduler_lacks"] == []
+    assert why in str(role(**said)["__scheduler_lacks"])
+
+
+def test_older_clusters_get_what_they_know() -> None:
+    old = role(__scheduler_cluster={**CLUSTER, "minor": 24})
+    config = yaml.safe_load(old["__scheduler_config_yaml"])
+    assert config["apiVersion"] == "kubescheduler.config.k8s.io/v1beta3"
+    assert (
+        pod(objects(__scheduler_cluster={**CLUSTER, "minor": 30}))["containers"][0]["readinessProbe"]["httpGet"]["path"]
+        == "/healthz"
+    )
