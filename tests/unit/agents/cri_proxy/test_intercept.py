@@ -145,7 +145,9 @@ def test_an_answer_that_can_not_be_read_is_a_failure_that_is_not_certain() -> No
         call = proxy.open(CREATE)
         call.requested(body(creation()))
         call.answered(OK, answer)
-    assert [(type(event), getattr(event, "certain", None)) for event in proxy.policy.events] == [(CreationFailed, False)] * 3
+    assert [(type(event), getattr(event, "certain", None)) for event in proxy.policy.events] == [
+        (CreationFailed, False)
+    ] * 3
 
 
 @pytest.mark.parametrize(
@@ -188,7 +190,9 @@ def test_other_calls_are_of_no_interest(path: str) -> None:
     assert Proxy().intercept.interested(headers(path)) is None
 
 
-@pytest.mark.parametrize("service", ["runtime.v1.ImageService", "runtime.v2.RuntimeService", "runtime.v1alpha2.RuntimeService"])
+@pytest.mark.parametrize(
+    "service", ["runtime.v1.ImageService", "runtime.v2.RuntimeService", "runtime.v1alpha2.RuntimeService"]
+)
 def test_other_services_are_of_no_interest(service: str) -> None:
     assert Proxy().intercept.interested(headers(CREATE, service)) is None
     assert Proxy().intercept.interested(()) is None
