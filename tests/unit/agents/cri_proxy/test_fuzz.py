@@ -139,22 +139,24 @@ class Life:
                 stream, self.next = self.next, self.next + 2
             return self.header_frames(stream, ends, up)
         if kind == DATA:
-            size = draw.choice((0, 1, 5, 60, 900, 16_384))
-            if size and draw.random() < 0.2:
-                return frame(DATA, ends | PADDED, stream, bytes([min(draw.randrange(256), size - 1)]) + bytes(size - 1))
-            return frame(DATA, ends, stream, bytes(size))
+            return self.data_frame(stream, ends)
         if kind == WINDOW_UPDATE:
             amount = draw.choice((1, 100, 70_000, draw.randrange(1, 2**31)))
             return frame(kind, 0, draw.choice((0, stream)), amount.to_bytes(4, "big"))
         if kind == SETTINGS:
             return self.settings_frame()
-        if kind == RST_STREAM:
-            return frame(kind, 0, stream, draw.choice((0, 7, 8)).to_bytes(4, "big"))
-        if kind == GOAWAY:
-            return frame(kind, 0, 0, draw.choice((stream, 2**31 - 1)).to_bytes(4, "big") + bytes(4))
-        if kind == PUSH_PROMISE:
-            return frame(kind, END_HEADERS, stream, bytes(4) + self.block(up))
-        return frame(kind, 0, 0, bytes(5 if kind == PRIORITY else 8))
+        return {
+            RST_STREAM: lambda: frame(kind, 0, stream, draw.choice((0, 7, 8)).to_bytes(4, "big")),
+            GOAWAY: lambda: frame(kind, 0, 0, draw.choice((stream, 2**31 - 1)).to_bytes(4, "big") + bytes(4)),
+            PUSH_PROMISE: lambda: frame(kind, END_HEADERS, stream, bytes(4) + self.block(up)),
+        }.get(kind, lambda: frame(kind, 0, 0, bytes(5 if kind == PRIORITY else 8)))()
+
+    def data_frame(self, stream: int, ends: int) -> bytes:
+        size = self.random.choice((0, 1, 5, 60, 900, 16_384))
+        if not size or self.random.random() < 0.8:
+            return frame(DATA, ends, stream, bytes(size))
+        padding = min(self.random.randrange(256), size - 1)
+        return frame(DATA, ends | PADDED, stream, bytes([padding]) + bytes(size - 1))
 
     def header_frames(self, stream: int, ends: int, up: bool) -> bytes:
         draw = self.random

@@ -40,6 +40,7 @@ from colocation.cri_proxy.trouble import Trouble
 
 OK: Headers = ((b"grpc-status", b"0"), (b"grpc-message", b""))
 EDIT = Edit(cpuset_cpus="0-3")
+MADE = Pod("u-1", "shop", "web-0", {"app": "web"}, {"colocation/hint": "near"}, "kubepods.slice")
 CREATE, UPDATE = "CreateContainer", "UpdateContainerResources"
 
 
@@ -154,7 +155,7 @@ def test_an_answer_that_can_not_be_read_is_a_failure_that_is_not_certain() -> No
     ("call", "request_fields", "answer", "event"),
     [
         ("RunPodSandbox", {"config": POD}, {"pod_sandbox_id": "s-2"},
-         SandboxCreated("s-2", Pod("u-1", "shop", "web-0", {"app": "web"}, {"colocation/hint": "near"}, "kubepods.slice"))),
+         SandboxCreated("s-2", MADE)),
         ("StopPodSandbox", {"pod_sandbox_id": "s-1"}, {}, SandboxStopped("s-1")),
         ("RemovePodSandbox", {"pod_sandbox_id": "s-1"}, {}, SandboxRemoved("s-1")),
         ("StopContainer", {"container_id": "c-1"}, {}, ContainerStopped("c-1")),
