@@ -17,7 +17,6 @@ from colocation.cri_proxy.frames import (
     CONTINUATION,
     DATA,
     END_HEADERS,
-    GOAWAY,
     HAS_PRIORITY,
     HEAD,
     HEAD_FORMAT,
@@ -25,14 +24,12 @@ from colocation.cri_proxy.frames import (
     MOST_WINDOW,
     PUSH_PROMISE,
     RST_STREAM,
-    SETTINGS,
     WINDOW_UPDATE,
     Malformed,
     content_of,
 )
 
 LONGEST_BLOCK = 1 << 18  # of headers, or of any frame that is judged whole
-_JUDGED = {HEADERS, RST_STREAM, SETTINGS, PUSH_PROMISE, GOAWAY, WINDOW_UPDATE}
 _SIZES = {RST_STREAM: 4, WINDOW_UPDATE: 4}
 _NONE = (b"", 0, 0)
 
@@ -59,6 +56,8 @@ Verdict = bytes | Stall | None  # None lets a frame pass, bytes take its place
 class Judge(Protocol):
     """Who says what passes."""
 
+    judged: frozenset[int]  # the kinds of frames that it wants to see whole
+
     def data(self, stream: int, flags: int, size: int) -> Way:
         """A DATA frame begins."""
 
@@ -82,6 +81,7 @@ class Lane:
         self.out: list[Piece] = []
         self.stalled = False
         self._judge = judge
+        self._judged = judge.judged
         self._preface = preface
         self._rest = b""  # a frame that is to be judged whole, and is not all there
         self._left = 0  # of a payload that flows through
@@ -174,7 +174,7 @@ class Lane:
         high, low, kind, flags, stream = HEAD_FORMAT.unpack_from(self._view, at)
         size: int = high << 8 | low
         stream &= MOST_WINDOW
-        if kind in _JUDGED:
+        if kind in self._judged:
             return self._judge_whole(at, kind, flags, stream, size)
         if kind == CONTINUATION:
             raise Malformed("a CONTINUATION continues nothing")
