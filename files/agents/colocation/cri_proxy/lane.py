@@ -22,6 +22,7 @@ from colocation.cri_proxy.frames import (
     HEAD_FORMAT,
     HEADERS,
     MOST_WINDOW,
+    PADDED,
     PUSH_PROMISE,
     RST_STREAM,
     WINDOW_UPDATE,
@@ -147,7 +148,7 @@ class Lane:
             if self._preface:
                 at = self._check_preface(view)
             while not (self._plain or self.stalled or self._preface):
-                now = self._flow(at) if self._left else self._next(at)
+                now = self._flow(at) if self._left else self._next(view, at)
                 if now == at:
                     break
                 at = now
@@ -167,11 +168,12 @@ class Lane:
         self._pass(0, size)
         return size
 
-    def _next(self, at: int) -> int:
+    def _next(self, view: memoryview, at: int) -> int:
         """The frame that begins here: where what was done of it ends."""
-        if len(self._view) - at < HEAD:
+        here = len(view) - at
+        if here < HEAD:
             return at
-        high, low, kind, flags, stream = HEAD_FORMAT.unpack_from(self._view, at)
+        high, low, kind, flags, stream = HEAD_FORMAT.unpack_from(view, at)
         size: int = high << 8 | low
         stream &= MOST_WINDOW
         if kind in self._judged:
@@ -179,9 +181,12 @@ class Lane:
         if kind == CONTINUATION:
             raise Malformed("a CONTINUATION continues nothing")
         self._way = way = self._judge.data(stream, flags, size) if kind == DATA else Way.PASS
+        if way is Way.PASS and here >= HEAD + size:
+            self._pass(at, at + HEAD + size)
+            return at + HEAD + size
         self._left = size
         if way is not Way.PASS:
-            self._current = (bytes(self._view[at : at + HEAD]), stream, flags)
+            self._current = (bytes(view[at : at + HEAD]), stream, flags)
         if way is not Way.TAKE:
             self._pass(at, at + HEAD)
         return self._flow(at + HEAD)
@@ -216,8 +221,9 @@ class Lane:
             return at
         payload = bytes(view[at + HEAD : end])
         if kind in (HEADERS, PUSH_PROMISE):
-            before = 4 if kind == PUSH_PROMISE else 5 if flags & HAS_PRIORITY else 0
-            payload = content_of(payload, flags, before)
+            if kind == PUSH_PROMISE or flags & (PADDED | HAS_PRIORITY):
+                before = 4 if kind == PUSH_PROMISE else 5 if flags & HAS_PRIORITY else 0
+                payload = content_of(payload, flags, before)
             if not flags & END_HEADERS:
                 more, end = _continued(view, end, stream)
                 if not end:
