@@ -137,9 +137,9 @@ def show(load: Load, ways: Sequence[Figures], cpu: Sequence[float]) -> None:
         share = (
             f"{(way.p50 - direct.p50) / direct.p50:5.2f} / {(way.p99 - direct.p99) / direct.p50:5.2f}" if added else ""
         )
-        work = f"{seconds * 1e6 / (load.calls * (load.rounds + 1)):6.0f} µs of CPU" if added else ""
-        line = f"  {kind:7} p50 {way.p50:6.0f} µs  p99 {way.p99:6.0f} µs  {way.per_second:6.0f}/s  {added:26} {share:14} {work}"
-        print(line.rstrip())
+        cost = f"{seconds * 1e6 / (load.calls * (load.rounds + 1)):6.0f} µs of CPU" if added else ""
+        times = f"p50 {way.p50:6.0f} µs  p99 {way.p99:6.0f} µs  {way.per_second:6.0f}/s"
+        print(f"  {kind:7} {times}  {added:26} {share:14} {cost}".rstrip())
 
 
 def run(place: Path) -> tuple[dict[Load, list[Figures]], float]:

@@ -221,14 +221,9 @@ class Lane:
             return at
         payload = bytes(view[at + HEAD : end])
         if kind in (HEADERS, PUSH_PROMISE):
-            if kind == PUSH_PROMISE or flags & (PADDED | HAS_PRIORITY):
-                before = 4 if kind == PUSH_PROMISE else 5 if flags & HAS_PRIORITY else 0
-                payload = content_of(payload, flags, before)
-            if not flags & END_HEADERS:
-                more, end = _continued(view, end, stream)
-                if not end:
-                    return at
-                payload += more
+            payload, end = _block(view, payload, end, kind, flags, stream)
+            if not end:
+                return at
         verdict = self._judge.whole(kind, flags, stream, payload)
         if kind == HEADERS and self._between:
             self._put_between()  # what trailers let go comes before them; but what SETTINGS allow comes after
@@ -266,6 +261,16 @@ class Lane:
             if self._between:
                 self._put_between()
             self._pass(at, len(self._view))
+
+
+def _block(view: memoryview, payload: bytes, end: int, kind: int, flags: int, stream: int) -> tuple[bytes, int]:
+    """The header block that begins with a frame's payload, and where it ends; 0 where it is not all there."""
+    if kind == PUSH_PROMISE or flags & (PADDED | HAS_PRIORITY):
+        payload = content_of(payload, flags, 4 if kind == PUSH_PROMISE else 5 if flags & HAS_PRIORITY else 0)
+    if flags & END_HEADERS:
+        return payload, end
+    more, end = _continued(view, end, stream)
+    return payload + more, end
 
 
 def _continued(view: memoryview, at: int, stream: int) -> tuple[bytes, int]:
