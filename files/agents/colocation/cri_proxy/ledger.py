@@ -9,7 +9,7 @@ a clock or a lock.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from colocation.cri_proxy.cpus import union
@@ -137,16 +137,3 @@ class Ledger:
 def placed(entry: Entry, choice: Choice) -> Entry:
     """The entry with another place."""
     return replace(entry, shape=choice.shape, ccxs=choice.ccxs, alone=choice.alone)
-
-
-def choice_of(ledger: Ledger, entry: Entry) -> Choice:
-    """The place of an entry, as a choice."""
-    return Choice(entry.shape, entry.ccxs, ledger.cpus(entry), entry.alone)
-
-
-def rebuilt(layout: Layout, entries: Iterable[tuple[str, Entry]]) -> Ledger:
-    """A ledger with these entries; of two that hold a CPU alone, the second shares its place."""
-    ledger = Ledger(layout)
-    for key, entry in entries:
-        ledger.put(key, replace(entry, alone=0) if entry.alone & ledger.loads.held else entry)
-    return ledger

@@ -180,27 +180,27 @@ def choose(layout: Layout, loads: Loads, want: Want, apart: bool = True) -> Choi
         choice = _choose_alone(layout, loads, want, apart)
         if choice is not None:
             return choice
-    held = loads.held
-    for places in _shapes(layout, want.shape):
-        least = 1 if want.shape is not None else max(1, -(-want.milli // 1000))
-        fitting = [place for place in places if (place.cpus & ~held).bit_count() >= least]
-        if fitting:
-            place = _best(layout, loads, want, _nearest(fitting), apart)
-            return Choice(place.shape, place.ccxs, place.cpus & ~held)
-    whole = [place for place in layout.places[Shape.MACHINE] if place.cpus & ~held]
-    return Choice(Shape.MACHINE, whole[0].ccxs, whole[0].cpus & ~held) if whole else None
+    fitting = _fitting(layout, loads, want)
+    if not fitting:
+        return None
+    place = _best(layout, loads, want, fitting, apart)
+    return Choice(place.shape, place.ccxs, place.cpus & ~loads.held)
 
 
-def still_fits(layout: Layout, loads: Loads, want: Want, choice: Choice) -> bool:
-    """Whether a container whose wishes changed would get a place of the same shape, and this one is large enough."""
-    free = layout.cpus_of(choice.ccxs) & ~loads.held
-    if want.alone or choice.alone:
-        return want.alone == choice.alone.bit_count()
-    least = max(1, -(-want.milli // 1000))
-    for places in _shapes(layout, want.shape):
-        if any((place.cpus & ~loads.held).bit_count() >= least for place in places) or want.shape is not None:
-            return places[0].shape is choice.shape and (free.bit_count() >= least or want.shape is not None)
-    return choice.shape is Shape.MACHINE
+def stay(layout: Layout, loads: Loads, want: Want, ccxs: Sequence[int]) -> Choice | None:
+    """The choice of the place that a container has, if it is among those that it could be given."""
+    where = sorted(ccxs)
+    for place in _fitting(layout, loads, want):
+        if sorted(place.ccxs) == where:
+            return Choice(place.shape, place.ccxs, place.cpus & ~loads.held)
+    return None
+
+
+def stay_alone(layout: Layout, loads: Loads, want: Want, cpus: int) -> Choice | None:
+    """The choice of the CPUs that a container holds alone, if they are as many as it wants and nobody else has them."""
+    if not want.alone or cpus.bit_count() != want.alone or cpus & (loads.held | ~layout.usable):
+        return None
+    return _alone(layout, cpus)
 
 
 def memory_nodes(machine: Machine, numa_ids: int, limit_bytes: int) -> int:
@@ -216,6 +216,16 @@ def memory_nodes(machine: Machine, numa_ids: int, limit_bytes: int) -> int:
         if node not in taken:
             taken.append(node)
     return union(1 << node for node in taken)
+
+
+def _fitting(layout: Layout, loads: Loads, want: Want) -> Sequence[Place]:
+    """The places that the table allows: of the first shape that has any large enough, those as near as can be."""
+    least = 1 if want.shape is not None else max(1, -(-want.milli // 1000))
+    for places in _shapes(layout, want.shape):
+        fitting = [place for place in places if (place.cpus & ~loads.held).bit_count() >= least]
+        if fitting:
+            return _nearest(fitting)
+    return [place for place in layout.places[Shape.MACHINE] if place.cpus & ~loads.held]
 
 
 def _shapes(layout: Layout, wanted: Shape | None) -> Sequence[tuple[Place, ...]]:
@@ -276,9 +286,15 @@ def _choose_alone(layout: Layout, loads: Loads, want: Want, apart: bool) -> Choi
         fitting = [place for place in places if sum(spare[index] for index in place.ccxs) >= want.alone]
         if fitting:
             place = _best(layout, loads, want, _nearest(fitting), apart)
-            alone = _pick(layout, loads, place.ccxs, spare, want.alone)
-            return Choice(place.shape, place.ccxs, alone, alone)
+            return _alone(layout, _pick(layout, loads, place.ccxs, spare, want.alone))
     return None
+
+
+def _alone(layout: Layout, cpus: int) -> Choice:
+    """The choice of these CPUs, with the narrowest shape that has them all."""
+    ccxs = tuple(index for index, own in enumerate(layout.ccx_cpus) if own & cpus)
+    shape = next(place.shape for places in layout.places for place in places if not cpus & ~place.cpus)
+    return Choice(shape, ccxs, cpus, cpus)
 
 
 def _spare(layout: Layout, loads: Loads, index: int) -> int:

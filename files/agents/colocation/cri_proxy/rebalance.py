@@ -17,7 +17,7 @@ from colocation.cri_proxy.placement import Want, choose
 WORTH = 0.1  # how much emptier, in CPUs asked for a CPU, the new place must be
 
 
-def moves(ledger: Ledger, want: Callable[[Entry], Want], apart: bool, most: int) -> list[tuple[str, Entry]]:
+def moves(ledger: Ledger, want: Callable[[str, Entry], Want], apart: bool, most: int) -> list[tuple[str, Entry]]:
     """Up to `most` moves, the heaviest containers first, each booked in the ledger."""
     done: list[tuple[str, Entry]] = []
     shared = [(key, entry) for key, entry in ledger.items() if not entry.alone]
@@ -25,7 +25,7 @@ def moves(ledger: Ledger, want: Callable[[Entry], Want], apart: bool, most: int)
         if len(done) == most:
             break
         ledger.drop(key)
-        choice = choose(ledger.layout, ledger.loads, want(entry), apart)
+        choice = choose(ledger.layout, ledger.loads, want(key, entry), apart)
         moved = placed(entry, choice) if choice is not None else entry
         if moved.ccxs != entry.ccxs and _load(ledger, entry) - _load(ledger, moved) >= WORTH:
             done.append((key, moved))
