@@ -3,10 +3,10 @@
 """An HTTP/2 connection that passes through us: two lanes, and the streams that somebody is interested in.
 
 No socket, clock or thread is here, and no name of any call. For each new stream `interested` is asked, with its
-headers. Who `holds` a call gets the whole body of its request before the server sees any of it, and says what the server gets;
-others read request and answer in passing. A held request is let go as it came by whatever else happens on its stream:
-an early answer, trailers, too many bytes, too long a wait. Where headers can't be read any more, nobody is asked any
-more; where frames can't, both lanes become plain.
+headers. Who `holds` a call gets the whole body of its request before the server sees any of it, and says what the
+server gets; others read request and answer in passing. A held request is let go as it came by whatever else happens on
+its stream: an early answer, trailers, too many bytes, too long a wait. Where headers can't be read any more, nobody is
+asked any more; where frames can't, both lanes become plain.
 """
 
 from __future__ import annotations
