@@ -10,10 +10,12 @@ is in sections of its own, in small letters.
 from __future__ import annotations
 
 import ipaddress
+import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal, InvalidOperation
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from colocation.common.command_line import Port
@@ -195,6 +197,7 @@ class Config:
     state_dir: Annotated[str, absolute] = "/var/lib/cri-resmgr"
     cgroup_dir: Annotated[str, absolute] = "/sys/fs/cgroup"
     kubelet_dir: Annotated[str, absolute] = "/var/lib/kubelet"
+    sysfs_root: Annotated[str, absolute] = "/"  # another machine's description is under its sys/devices/system
     log_level: Literal["debug", "info", "warning", "error"] | None = None
     status: StatusPage = field(default_factory=StatusPage)
 
@@ -236,7 +239,7 @@ def system_cpus(config: Config, machine: Machine) -> int:
     wanted = str(config.policy.ReservedResources.CPU)
     if wanted.startswith(PREFIX):
         return cpu_sets.parse(wanted.removeprefix(PREFIX)) & machine.online
-    count = -int(-Decimal(wanted.removesuffix("m")) // (1000 if wanted.endswith("m") else 1))
+    count = math.ceil(Decimal(wanted.removesuffix("m")) / (1000 if wanted.endswith("m") else 1))
     cores = sorted((core for ccx in machine.ccxs for core in ccx.cores), key=lambda core: core & -core)
     free = (cpu for core in cores for cpu in cpu_sets.members(core & ~machine.isolated))
     return cpu_sets.of(cpu for cpu, _number in zip(free, range(count), strict=False))
@@ -245,3 +248,18 @@ def system_cpus(config: Config, machine: Machine) -> int:
 def variable_name(resource: str) -> str:
     """The environment variable in which the device plugin names a container's devices."""
     return re.sub(r"[^A-Z0-9]", "_", resource.upper())
+
+
+def salvaged(file: str) -> Config:
+    """What to run with where the file is bad: calls are passed on, at the sockets that it names if that can be read."""
+    try:
+        lines = Path(file).read_bytes()[: 1 << 20].decode(errors="replace").splitlines()
+    except OSError:
+        return PIPE
+    named: dict[str, Any] = {}
+    for line in lines:
+        key, colon, value = line.partition(":")
+        path = value.strip().strip("\"'")
+        if colon and key in ("listen", "runtime") and socket_path(path) is None:
+            named[key] = path
+    return PIPE if named.get("listen", PIPE.listen) == named.get("runtime") else replace(PIPE, **named)

@@ -13,7 +13,7 @@ The table, with the CPUs that a container wants against what may be used of the 
 The first line that has a place large enough decides the *shape*; sizes are counted, not assumed, so a CCX that lost a
 CPU to the system takes smaller containers than its sisters. Among the places of that shape, in this order: those with
 room for it; those without batch containers (for a batch container: without online ones); near its devices; near the
-pod's other containers; the emptiest; the first. Load is what containers asked for.
+pod's other containers; the emptiest, with it; the first. Load is what containers asked for.
 
 Shared containers run on all of the CPUs of their place that nobody holds alone. An exclusive container holds its CPUs
 alone, whole cores first; it never takes the last CPU of a CCX from those who share it, nor what they asked for.
@@ -260,7 +260,7 @@ def _best(layout: Layout, loads: Loads, want: Want, places: Sequence[Place], apa
         if mixed:
             others = sum(1 for index in ccxs if (shared[index] > batch[index] if want.batch else batch[index]))
         away = min([far[numa] for numa in place.numas]) if far else 0
-        rank = (load + weight > size * 1_000_000, others, away, load / size, count / size)
+        rank = (load + weight > size * 1_000_000, others, away, (load + weight) / size, count / size)
         if best_rank is None or rank < best_rank:
             best, best_rank = place, rank
     return best

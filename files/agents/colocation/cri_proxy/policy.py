@@ -158,15 +158,18 @@ class PlacementPolicy:
             kept = set(books.adopt(found)) if books is not None else set()
             for key, one in found.items():
                 if key not in kept and not key.startswith(PENDING):
-                    self._freed[key] = _name(one.who)
+                    self._freed[key] = name_of(one.who)
             for key in kept:
                 self._freed.pop(key, None)
             self.stale.set()
 
-    def entries(self) -> tuple[tuple[str, Entry], ...]:
-        """All bookings."""
+    def entries(self) -> tuple[tuple[str, Entry, int], ...]:
+        """All bookings, with the CPUs as things stand."""
         with self._lock:
-            return tuple(self._books.ledger.items()) if self._books is not None else ()
+            ledger = self._books.ledger if self._books is not None else None
+            return (
+                tuple((key, entry, ledger.cpus(entry)) for key, entry in ledger.items()) if ledger is not None else ()
+            )
 
     def records(self) -> tuple[tuple[str, Entry, Said], ...]:
         """All bookings of containers that exist, with what was said of them."""
@@ -184,7 +187,12 @@ class PlacementPolicy:
                 return freed
             ledger = self._books.ledger
             booked = ((key, entry) for key, entry in ledger.items() if not key.startswith(PENDING))
-            return (*(Target(key, ledger.cpus(entry), entry.mems, _name(entry.who)) for key, entry in booked), *freed)
+            return (*(Target(key, ledger.cpus(entry), entry.mems, name_of(entry.who)) for key, entry in booked), *freed)
+
+    def to_free(self) -> dict[str, str]:
+        """Containers that are to get all CPUs back, with their names."""
+        with self._lock:
+            return dict(self._freed)
 
     def free(self, names: Mapping[str, str]) -> None:
         """Give these containers all CPUs back, where they are not ours to place."""
@@ -249,10 +257,11 @@ class PlacementPolicy:
     def _complain(self, who: Who, wish: Wish) -> None:
         for mistake in wish.mistakes:
             self.counts.mistaken += 1
-            log.warning("an annotation says nothing", container=_name(who), mistake=mistake)
+            log.warning("an annotation says nothing", container=name_of(who), mistake=mistake)
 
 
-def _name(who: Who) -> str:
+def name_of(who: Who) -> str:
+    """As humans call a container."""
     return f"{who.namespace}/{who.pod_name}/{who.name}"
 
 

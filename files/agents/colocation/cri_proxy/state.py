@@ -110,9 +110,11 @@ def _record(one: dict[str, Any]) -> Record:
     ccxs = tuple(_number(index) for index in one["ccxs"])
     choice = Choice(Shape[one["shape"]], ccxs, 0, _number(one["alone"]))
     given = one["resources"]
-    numbers = (int(given[name]) for name in ("cpu_period", "cpu_quota", "cpu_shares", "memory_limit"))
+    period, quota, shares, memory = (
+        int(given[name]) for name in ("cpu_period", "cpu_quota", "cpu_shares", "memory_limit")
+    )
     environment = {str(name): str(value) for name, value in one["environment"].items()}
-    return Record(str(one["name"]), choice, Resources(*numbers), environment)
+    return Record(str(one["name"]), choice, Resources(period, quota, shares, memory), environment)
 
 
 def _number(value: Any) -> int:

@@ -82,7 +82,7 @@ class Truth:
         alive: Callable[[], None],
     ) -> int:
         self._foreign &= set(running)
-        booked = {key for key, _entry in self._policy.entries()}
+        booked = {key for key, _entry, _cpus in self._policy.entries()}
         found = {}
         for key in set(running) - booked - self._foreign:
             one = running[key]

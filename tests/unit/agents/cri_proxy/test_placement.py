@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ansible_collections.colocation.kubernetes.tests.unit.agents.cri_proxy.machines import MACHINES, Made, machine
 from colocation.cri_proxy.cpus import parse, show, union
 from colocation.cri_proxy.ledger import Entry, Ledger, Who
-from colocation.cri_proxy.placement import Choice, Layout, Loads, Shape, Want, choose, memory_nodes, still_fits
+from colocation.cri_proxy.placement import Choice, Layout, Loads, Shape, Want, choose, memory_nodes, stay, stay_alone
 
 
 def layout(name: Made | str, reserved: str = "") -> Layout:
@@ -182,19 +182,30 @@ def test_a_shape_can_be_wanted_by_name() -> None:
     assert place(where, 64, shape=Shape.CCX).cpus.bit_count() == 8
 
 
-def test_one_that_is_resized_stays_while_its_shape_does() -> None:
+def test_a_place_is_kept_while_it_could_be_given() -> None:
     where = layout("hygon-c86")
     loads = Loads.none(8)
-    here = place(where, 8)
-    assert still_fits(where, loads, Want(1000), here)
-    assert not still_fits(where, loads, Want(9000), here)
-    large = place(where, 20)
-    assert still_fits(where, loads, Want(24000), large)
-    assert not still_fits(where, loads, Want(8000), large)  # it would get one CCX
-    assert still_fits(where, loads, Want(99_000), place(where, 64))
-    named = place(where, 1, shape=Shape.NUMA)
-    assert still_fits(where, loads, Want(1000, shape=Shape.NUMA), named)
-    assert not still_fits(where, loads, Want(1000), named)
+    assert stay(where, loads, Want(1000), (5,)) == Choice(Shape.CCX, (5,), parse("20-23,52-55"))
+    assert stay(where, loads, Want(9000), (5,)) is None
+    large = place(where, 20).ccxs
+    assert stay(where, loads, Want(24_000), large) is not None
+    assert stay(where, loads, Want(8000), large) is None  # it would get one CCX
+    assert stay(where, loads, Want(20_000), (0, 1, 4)) is None  # farther than need be
+    assert stay(where, loads, Want(99_000), tuple(range(8))) is not None
+    assert stay(where, loads, Want(1000, shape=Shape.NUMA), (2, 3)) is not None
+    assert stay(where, loads, Want(1000), (2, 3)) is None
+    assert stay(where, loads, Want(1000), ()) is None
+
+
+def test_cpus_are_kept_alone_while_nobody_else_holds_them() -> None:
+    where = layout("hygon-c86", reserved="0")
+    loads = Loads.none(8)
+    assert stay_alone(where, loads, Want(2000, alone=2), parse("1,33")) == Choice(Shape.CCX, (0,), *[parse("1,33")] * 2)
+    assert stay_alone(where, loads, Want(2000, alone=2), parse("1,63")) is not None
+    assert stay_alone(where, loads, Want(2000, alone=2), parse("1-3")) is None
+    assert stay_alone(where, loads, Want(2000, alone=2), parse("0-1")) is None
+    loads.held = parse("33")
+    assert stay_alone(where, loads, Want(2000, alone=2), parse("1,33")) is None
 
 
 def test_exclusive_containers_hold_whole_cores_and_leave_others_one() -> None:
@@ -237,7 +248,7 @@ def test_whatever_comes_and_goes_places_are_whole_and_nothing_is_held_twice(
         want = Want(milli, batch, alone=milli // 1000 if kind == 0 else 0)
         found = choose(where, ledger.loads, want)
         assert found is not None
-        assert where.cpus_of(found.ccxs) in whole
+        assert found.alone or where.cpus_of(found.ccxs) in whole
         assert found.alone.bit_count() in (0, milli // 1000)
         assert not found.alone & ledger.loads.held
         ledger.put(str(number), Entry(who(number), milli, found.shape, found.ccxs, found.alone, batch))
