@@ -15,7 +15,6 @@ import sys
 import time
 
 from ansible_collections.colocation.kubernetes.tests.unit.agents.cri_proxy.machines import Made, machine
-
 from colocation.cri_proxy.cpus import members
 from colocation.cri_proxy.ledger import Entry, Ledger, Who
 from colocation.cri_proxy.placement import Layout, Shape, Want, choose
