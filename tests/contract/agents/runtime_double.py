@@ -40,7 +40,7 @@ class RuntimeDouble:
 
     def start(self) -> None:
         names = [name[1:] for name in vars(type(self)) if name.startswith("_") and name[1:2].isupper()]
-        methods = {name: grpc.unary_unary_rpc_method_handler(self._handler(name)) for name in names}
+        methods: dict[str, Any] = {name: grpc.unary_unary_rpc_method_handler(self._handler(name)) for name in names}
         self._server = grpc.server(ThreadPoolExecutor(4))
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(RUNTIME, methods),))
         self._server.add_insecure_port(f"unix:{self.socket}")
@@ -156,7 +156,7 @@ class KubeletCalls:
         self._channel.close()
 
     def call(self, name: str, **fields: Any) -> Any:
-        asked = self._channel.unary_unary(f"/{RUNTIME}/{name}")
+        asked: Any = self._channel.unary_unary(f"/{RUNTIME}/{name}")
         content = asked(MESSAGES[f"{name}Request"](**fields).SerializeToString(), timeout=10, wait_for_ready=True)
         answer = MESSAGES.get(f"{name}Response")
         return answer.FromString(content) if answer else None

@@ -60,8 +60,8 @@ def test_known_machines(name: str, sockets: int, numas: int, ccxs: int, cpus_of_
 def test_each_cpu_is_in_one_ccx_of_one_node_of_one_socket(name: str) -> None:
     found = machine(name)
     for part in (found.sockets, found.numas, found.ccxs):
-        assert sum(one.cpus.bit_count() for one in part) == found.online.bit_count()  # type: ignore[attr-defined]
-        assert union(one.cpus for one in part) == found.online  # type: ignore[attr-defined]
+        assert sum(one.cpus.bit_count() for one in part) == found.online.bit_count()
+        assert union(one.cpus for one in part) == found.online
     assert all(union(ccx.cores) == ccx.cpus for ccx in found.ccxs)
     assert [ccx.index for ccx in found.ccxs] == list(range(len(found.ccxs)))
 
