@@ -159,8 +159,8 @@ class Switch:
         silent = not any(said(self._read(place.path) or "", place.kind) for place in found)
         if silent and plain(self.wish.runtime) != DEFAULT:
             raise SwitchError(
-                f"No file says where the kubelet's runtime is, so it is {DEFAULT}, not {self.wish.runtime}. Nothing was "
-                f"changed."
+                f"No file says where the kubelet's runtime is, so it is {DEFAULT}, not {self.wish.runtime}. "
+                f"Nothing was changed."
             )
 
     def _original(self, path: str) -> str | None:
@@ -278,8 +278,8 @@ class Switch:
         told = flags.get(FLAG) or next((endpoint for endpoint in reversed(named) if endpoint), "") or DEFAULT
         if plain(told) != plain(self.wish.endpoint):
             raise SwitchError(
-                f"The kubelet runs with {told} as its runtime, not {self.wish.endpoint}: something else sets --{FLAG} or "
-                f"{KEY}."
+                f"The kubelet runs with {told} as its runtime, not {self.wish.endpoint}: "
+                f"something else sets --{FLAG} or {KEY}."
             )
 
     def _ask_itself(self) -> None:

@@ -111,7 +111,12 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.colocation.kubernetes.plugins.module_utils._command import runner
 from ansible_collections.colocation.kubernetes.plugins.module_utils._grpc_call import CallError, call
 from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_access import AccessError
-from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_client import ApiError, KubeClient, api_path
+from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_client import (
+    MERGE_PATCH,
+    ApiError,
+    KubeClient,
+    api_path,
+)
 from ansible_collections.colocation.kubernetes.plugins.module_utils._kubelet_endpoint import (
     ANNOTATION,
     KEY,
@@ -148,7 +153,6 @@ ARGUMENTS = {
 }
 OWNER = "kubelet_endpoint"
 ASK_SECONDS = 15.0
-MERGE_PATCH = "application/merge-patch+json"
 _CONTAINERS, _ID, _STATE, _RUNNING = 1, 1, 6, 1  # fields of ListContainersResponse and Container
 
 
