@@ -27,7 +27,7 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._kubelet_end
     taken_back,
     url,
 )
-from ansible_collections.colocation.kubernetes.plugins.module_utils._ledger import Ledger
+from ansible_collections.colocation.kubernetes.plugins.module_utils._ledger import Entry, Ledger
 from ansible_collections.colocation.kubernetes.plugins.module_utils._node_kubelet import (
     CONFIG,
     FLAG_FILES,
@@ -52,6 +52,9 @@ UNIT_PLACES = (
     "/lib/systemd/system/kubelet.service.d",
 )
 PAUSE = 0.5
+
+
+Text = tuple[Place, str, str]  # a place, what stands there, what should
 
 
 class SwitchError(Exception):
@@ -110,7 +113,7 @@ class Switch:
     def go(self) -> Outcome:
         """Bring the kubelet there. SwitchError: it could not be, and is where it was before if that was possible."""
         process = find_process(self.root, "kubelet")
-        wanted = self._wanted(process)
+        wanted = self._wanted(process) if self.wish.proxied else self._unwanted(process)
         texts = {place.path: after for place, before, after in wanted if before != after}
         diff = [_diff(place.path, before, after) for place, before, after in wanted if before != after]
         due = self._is_due(process, [place for place, _before, _after in wanted])
@@ -130,21 +133,35 @@ class Switch:
 
     # What stands
 
-    def _wanted(self, process: KubeletProcess | None) -> list[tuple[Place, str, str]]:
-        """The places with their texts, now and then."""
-        flags = parse_flags(process.arguments) if process else {}
-        config = flags.get("config", CONFIG)
-        configs = [config, *drop_ins(self.root, flags.get("config-dir", ""))]
-        found = places(self._read, configs, INSTANCE, self._flag_files(), self._version(process))
+    def _wanted(self, process: KubeletProcess | None) -> list[Text]:
+        """The places that have to name the proxy."""
+        found = places(self._read, self._configs(process), INSTANCE, self._flag_files(), self._version(process))
         self._see_whose(found)
+        texts = [(place, self._read(place.path) or "") for place in found]
+        return [(place, text, switched(text, place, self.wish.endpoint)) for place, text in texts]
+
+    def _unwanted(self, process: KubeletProcess | None) -> list[Text]:
+        """The places that name the proxy, or did; whatever else a kubelet is told is its own affair."""
+        config, *more = self._configs(process)
+        ours = {entry.name for entry in self._entries()}
+        found = [Place(path, "flags") for path in self._flag_files()]
+        found += [Place(path, "config", True) for path in (config, *more, INSTANCE)]
+        texts = [(place, self._read(place.path) or "") for place in found]
         return [
-            (place, text, self._text_then(place, text)) for place in found for text in [self._read(place.path) or ""]
+            (place, text, taken_back(text, place, self.wish.proxy, self._original(place.path), self.wish.endpoint))
+            for place, text in texts
+            if plain(said(text, place.kind)) == plain(self.wish.proxy) or self._real(place.path) in ours
         ]
 
-    def _text_then(self, place: Place, text: str) -> str:
-        if self.wish.proxied:
-            return switched(text, place, self.wish.endpoint)
-        return taken_back(text, place, self.wish.proxy, self._original(place.path), self.wish.endpoint)
+    def _configs(self, process: KubeletProcess | None) -> list[str]:
+        flags = parse_flags(process.arguments) if process else {}
+        return [flags.get("config", CONFIG), *drop_ins(self.root, flags.get("config-dir", ""))]
+
+    def _entries(self) -> list[Entry]:
+        return [entry for entry in self.ledger.entries() if entry.owner == self.ledger.owner]
+
+    def _real(self, path: str) -> str:
+        return os.path.realpath(under(self.root, path))
 
     def _see_whose(self, found: list[Place]) -> None:
         """Refuse a kubelet whose runtime is a third one: the proxy stands before another."""
@@ -164,7 +181,7 @@ class Switch:
             )
 
     def _original(self, path: str) -> str | None:
-        entry = self.ledger.find("file", os.path.realpath(under(self.root, path)))
+        entry = self.ledger.find("file", self._real(path))
         if entry is None:
             return None
         try:
@@ -200,6 +217,8 @@ class Switch:
 
     def _is_due(self, process: KubeletProcess | None, found: list[Place]) -> bool:
         """Whether the running kubelet has not read what stands in the files."""
+        if not found and not self.wish.proxied:
+            return process is not None and plain(parse_flags(process.arguments).get(FLAG, "")) == plain(self.wish.proxy)
         if process is None:
             return True
         flag = parse_flags(process.arguments).get(FLAG)
@@ -272,10 +291,12 @@ class Switch:
         process = find_process(self.root, "kubelet")
         if process is None:
             raise SwitchError("No process is called kubelet after its restart.")
-        flags = parse_flags(process.arguments)
-        configs = [flags.get("config", CONFIG), *drop_ins(self.root, flags.get("config-dir", ""))]
-        named = [said(self._read(path) or "", "config") for path in configs]
-        told = flags.get(FLAG) or next((endpoint for endpoint in reversed(named) if endpoint), "") or DEFAULT
+        named = [said(self._read(path) or "", "config") for path in self._configs(process)]
+        told = (
+            parse_flags(process.arguments).get(FLAG)
+            or next((endpoint for endpoint in reversed(named) if endpoint), "")
+            or DEFAULT
+        )
         if plain(told) != plain(self.wish.endpoint):
             raise SwitchError(
                 f"The kubelet runs with {told} as its runtime, not {self.wish.endpoint}: "
@@ -313,9 +334,8 @@ class Switch:
 
     def _forget(self) -> None:
         """Nothing of ours stands in the files any more; what somebody else changed in them is theirs."""
-        for entry in self.ledger.entries():
-            if entry.owner == self.ledger.owner:
-                self.ledger.forget(entry)
+        for entry in self._entries():
+            self.ledger.forget(entry)
         self.ledger.sweep()
 
 

@@ -265,3 +265,12 @@ def test_a_run_killed_anywhere_is_finished_by_the_next(tmp_path: Path) -> None:
         node.go(proxied=False)
         assert {path: node.text(path) for path in before} == before
     assert number > 10
+
+
+def test_removal_leaves_a_node_alone_that_never_had_the_proxy(node: Node) -> None:
+    (node.root / CONFIG).write_text("containerRuntimeEndpoint: unix:///run/crio/crio.sock\n")
+    done = node.go(proxied=False)
+    assert (done.changed, done.places, node.systemd.starts) == (False, [], 0)
+    (node.root / "usr/bin/kubelet").unlink()
+    (node.root / "proc/42/comm").write_text("gone\n")
+    assert not node.go(proxied=False).changed
