@@ -93,7 +93,7 @@ def test_growing_counts_get_places_by_the_table(runtime: RuntimeDouble, kubelet:
 
 
 def test_blocks_become_a_memory_limit(runtime: RuntimeDouble, kubelet: KubeletCalls, proxy: Run) -> None:
-    proxy()
+    proxy("blocks: {per_numa_node: true}\n")
     container = kubelet.run("batch", environment=BLOCKS)
     assert runtime.containers[container].config.linux.resources.memory_limit_in_bytes == 3 * 512 << 20
     assert runtime.effective(container).startswith("8-11")  # on the node of its blocks

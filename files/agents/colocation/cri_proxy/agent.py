@@ -28,6 +28,7 @@ from colocation.cri_proxy.runtime import Runtime, RuntimeFailed
 from colocation.cri_proxy.topology import Machine, NoTopology
 from colocation.cri_proxy.trouble import Trouble
 from colocation.cri_proxy.truth import Round, Truth
+from colocation.cri_proxy.wishes import BYTES_VARIABLE
 
 RELAY_SECONDS = 10.0  # a loop that does not turn for so long is stuck
 log = Log("cri_proxy")
@@ -136,6 +137,9 @@ class CriProxyAgent:
         """What is no illness, and worth knowing."""
         if self._static and self._config.places:
             yield "warning", kubelet.STATIC
+        load = self._relay.load() if self._relay is not None else None
+        if load is not None and not load.connections:
+            yield "warning", "nobody is connected; a kubelet that runs reaches its runtime by another way"
         if self._config.ignored:
             yield "keys without a meaning here", ", ".join(self._config.ignored)
         for number, note in enumerate(self._machine.notes if self._machine is not None else (), 1):
@@ -198,7 +202,7 @@ class CriProxyAgent:
             raise Stuck(1)
 
     def _save(self) -> None:
-        variables = (variable_name(self._config.blocks.resource),)
+        variables = (variable_name(self._config.blocks.resource), BYTES_VARIABLE)
         content = state.encode(self._policy.records(), self._policy.to_free(), variables)
         if content == self._saved:
             return

@@ -24,7 +24,9 @@ def add(parser: argparse.ArgumentParser, commands: Any) -> None:
     form = drawn.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="for programs")
     form.add_argument("--svg", action="store_true", help="as a picture; into a file: --svg > topology.svg")
-    drawn.add_argument("--sysfs-root", metavar="FOLDER", help="another machine's files, under FOLDER/sys/devices/system")
+    drawn.add_argument(
+        "--sysfs-root", metavar="FOLDER", help="another machine's files, under FOLDER/sys/devices/system"
+    )
     drawn.set_defaults(act=draw)
     parser.add_argument(
         "--reset-policy",

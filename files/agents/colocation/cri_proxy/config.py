@@ -170,7 +170,8 @@ class Blocks:
     """The device plugin's memory blocks: whose holders are batch, and how large their memory may get."""
 
     resource: str = "test.com/colocation-memory"
-    mib: Annotated[int, Between(1, 1 << 20)] = 512
+    mib: Annotated[int, Between(1, 1 << 20)] = 512  # of a block, where the plugin does not tell the bytes
+    per_numa_node: bool = False  # blocks are named by NUMA node, as the plugin's setting of this name says
     limit_memory: bool = True
 
 

@@ -25,7 +25,10 @@ LEAST_SHARES = 2  # what the kubelet writes for no request
 SHARES_PER_CPU = 1024
 SHAPES = {shape.name.lower().replace("_", "-"): shape for shape in Shape}
 _COUNT = re.compile(r"[0-9]{1,5}(\.[0-9]{1,3})?")
-_BLOCK = re.compile(r"CM-([0-9]{1,3})-[0-9]+")
+_BLOCK = re.compile(r"[A-Za-z0-9.]+-([0-9]{1,3})-[0-9]{1,9}")  # a prefix, the NUMA node, a number
+# What the device plugin says of blocks, by annotation and by environment.
+BLOCKS_ANNOTATION, BYTES_ANNOTATION = "colocation-memory/blocks", "colocation-memory/bytes"
+BYTES_VARIABLE = "COLOCATION_MEMORY_BYTES"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +93,15 @@ def is_integer_guaranteed(said: Said) -> bool:
 
 def blocks(said: Said, rules: Blocks) -> tuple[int, int]:
     """Bytes of memory that a container holds as blocks, and the NUMA nodes that these are on."""
-    name = variable_name(rules.resource)
-    listed = said.annotations.get(name) or said.annotations.get(rules.resource) or said.environment.get(name) or ""
+    annotations, environment = said.annotations, said.environment
+    listed = annotations.get(BLOCKS_ANNOTATION) or environment.get(variable_name(rules.resource)) or ""
     found = [match for match in map(_BLOCK.fullmatch, listed.split(",")) if match]
     numas = 0
-    for match in found:
+    for match in found if rules.per_numa_node else ():
         numas |= 1 << int(match[1])
-    return len(found) * rules.mib << 20, numas
+    told = annotations.get(BYTES_ANNOTATION) or environment.get(BYTES_VARIABLE) or ""
+    size = int(told) if told.isascii() and told.isdigit() and len(told) < 19 else len(found) * rules.mib << 20
+    return size if found else 0, numas
 
 
 def _milli(said: Said, rules: Placement, mistakes: list[str]) -> int:

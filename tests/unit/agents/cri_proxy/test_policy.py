@@ -156,7 +156,7 @@ def test_what_the_kubelet_pins_itself_is_left_alone() -> None:
 
 
 def test_blocks_set_the_memory_limit_and_make_it_batch() -> None:
-    made = policy()
+    made = policy("blocks: {per_numa_node: true}")
     edit = run(made, 1, 0, environment=BLOCKS)
     assert edit == Edit("8-11,40-43", None, 1 << 30)  # on the node of its blocks
     assert made.entries()[0][1].batch

@@ -103,14 +103,23 @@ def test_pin_cpu_off_pins_nobody() -> None:
 
 
 def test_holders_of_blocks_are_batch_near_their_memory() -> None:
-    blocks = {"TEST_COM_COLOCATION_MEMORY": "CM-0-1,CM-2-17,CM-2-3"}
-    for wish in (
-        read(said(resources(), environment=blocks), config()),
-        read(said(resources(), annotations=blocks), config()),
-        read(said(resources(), annotations={"test.com/colocation-memory": "CM-0-1,CM-2-17,CM-2-3"}), config()),
-    ):
-        assert wish.want.batch and wish.want.devices == 0b101 and wish.blocks == 3 * 512 << 20
-    assert not read(said(resources(), environment={"TEST_COM_COLOCATION_MEMORY": "lots"}), config()).want.batch
+    listed = "CM-0-1,CM-2-17,CM-2-3"
+    for one, size in (
+        (said(resources(), environment={"TEST_COM_COLOCATION_MEMORY": listed}), 3 * 512 << 20),
+        (said(resources(), annotations={"colocation-memory/blocks": listed, "colocation-memory/bytes": "777"}), 777),
+        (said(resources(), annotations={"colocation-memory/blocks": listed, "colocation-memory/bytes": "x"}), 3 << 29),
+        (said(resources(), annotations={"colocation-memory/blocks": listed},
+              environment={"COLOCATION_MEMORY_BYTES": "888"}), 888),
+    ):  # fmt: skip
+        wish = read(one, config("{blocks: {per_numa_node: true}}"))
+        assert wish.want.batch and wish.want.devices == 0b101 and wish.blocks == size
+        assert read(one, config()).want.devices == 0  # all of the memory is one then, and is called 0
+
+
+def test_what_is_no_list_of_blocks_is_none() -> None:
+    for environment in ({"TEST_COM_COLOCATION_MEMORY": "lots"}, {"COLOCATION_MEMORY_BYTES": "1000"}):
+        wish = read(said(resources(), environment=environment), config())
+        assert not wish.want.batch and wish.blocks == 0
 
 
 @pytest.mark.parametrize(
