@@ -250,21 +250,40 @@ def _cores(reader: _Reader, online: int) -> list[int]:
 
 
 def _caches(reader: _Reader, online: int) -> list[_Cache]:
-    """The last-level caches; their number among a CPU's caches is not the same everywhere, so the level decides."""
+    """The last-level caches; their number among a CPU's caches is not the same everywhere, so the level decides.
+
+    Where the CPUs of one list have different ids, the ids are believed: emulators say in the list that a whole socket
+    shares what the ids tell apart. Real machines agree with themselves.
+    """
     found = []
     known = 0
     for cpu in cpu_sets.members(online):
-        if known >> cpu & 1:
+        place = None if known >> cpu & 1 else _last_level(reader, cpu)
+        if place is None:
             continue
-        base = f"cpu/cpu{cpu}/cache"
-        for _number, name in reader.folders(base, "index"):
-            if reader.text(f"{base}/{name}/level", "") != LAST_LEVEL:
-                continue
-            shared = (_cpu_list_or(reader.text(f"{base}/{name}/shared_cpu_list", ""), 0) & online & ~known) | 1 << cpu
-            found.append(_Cache(shared, _kib(reader.text(f"{base}/{name}/size", ""))))
-            known |= shared
-            break
+        shared = (_cpu_list_or(reader.text(f"{place}/shared_cpu_list", ""), 0) & online & ~known) | 1 << cpu
+        kib = _kib(reader.text(f"{place}/size", ""))
+        found += [_Cache(part, kib) for part in _by_id(reader, shared)]
+        known |= shared
     return found
+
+
+def _last_level(reader: _Reader, cpu: int) -> str | None:
+    base = f"cpu/cpu{cpu}/cache"
+    folders = (f"{base}/{name}" for _number, name in reader.folders(base, "index"))
+    return next((folder for folder in folders if reader.text(f"{folder}/level", "") == LAST_LEVEL), None)
+
+
+def _by_id(reader: _Reader, shared: int) -> list[int]:
+    """The CPUs of a list by the id of their cache, if each id has several; else the list as it is."""
+    parts: dict[str, int] = {}
+    for cpu in cpu_sets.members(shared):
+        place = _last_level(reader, cpu)
+        name = reader.text(f"{place}/id", "") if place is not None else ""
+        parts[name] = parts.get(name, 0) | 1 << cpu
+    if "" in parts or any(part.bit_count() < 2 for part in parts.values()):
+        return [shared]
+    return list(parts.values())
 
 
 def _groups(node: int, cpus: int, caches: list[_Cache], choice: CacheChoice, notes: list[str]) -> list[_Cache]:

@@ -26,6 +26,7 @@ class Made:
     threads: int = 1
     side_by_side: bool = False
     l3: str = "ccx"  # what shares one: ccx, socket (over its NUMA nodes), cpu, none
+    ids: str = "l3"  # what has an id of its own: the l3, the ccx, none
     offline: str = ""
     isolated: str = ""
     near: int = 12  # distance within a socket
@@ -66,6 +67,8 @@ MACHINES = {
     "intel": Made(sockets=2, numas=1, ccxs=1, cores=28, threads=2, far=21),
     "intel-snc2": Made(sockets=2, numas=2, ccxs=1, cores=14, threads=2, l3="socket", far=21),
     "one-cpu": Made(cores=1),
+    # QEMU without KVM: the list spans the socket, the ids tell four caches.
+    "dhyana-emulated": Made(sockets=2, numas=1, ccxs=2, cores=2, l3="socket", ids="ccx", side_by_side=True, far=20),
     # The figure's machine: two sockets of eight CCXs of sixteen CPUs.
     "big": Made(sockets=2, numas=4, ccxs=2, cores=8, threads=2),
 }
@@ -135,6 +138,10 @@ def files(made: Made) -> MadeFiles:
                 shared = shares.get(made.l3, 1 << cpu)
                 texts[f"{folder}/cache/index3/level"] = "3"
                 texts[f"{folder}/cache/index3/size"] = "8192K"
+                if made.ids != "none":
+                    ccx = made.group(core // made.cores, made.cores)
+                    named = ccx if made.ids == "ccx" else shared
+                    texts[f"{folder}/cache/index3/id"] = str(named & -named)
                 texts[f"{folder}/cache/index3/shared_cpu_list"] = show(shared & online)
     if made.numa_files:
         texts |= _nodes(made, online, per_numa)

@@ -48,6 +48,7 @@ def test_a_hygon_c86_has_two_ccxs_a_die_and_threads_far_apart() -> None:
         ("intel", 2, 2, 2, 56),
         ("intel-snc2", 2, 4, 4, 28),
         ("one-cpu", 1, 1, 1, 1),
+        ("dhyana-emulated", 2, 2, 4, 2),
     ],
 )
 def test_known_machines(name: str, sockets: int, numas: int, ccxs: int, cpus_of_a_ccx: int) -> None:
@@ -82,6 +83,12 @@ def test_a_cache_for_each_cpu_is_taken_for_an_artefact_unless_it_is_wanted() -> 
     made = Made(ccxs=2, l3="cpu")
     assert len(machine(made).ccxs) == 1 and "topoext" in machine(made).notes[0]
     assert len(machine(made, "l3").ccxs) == 8
+
+
+def test_ids_tell_caches_apart_only_where_each_has_several_cpus() -> None:
+    assert ccx_lists(machine("dhyana-emulated")) == ["0-1", "2-3", "4-5", "6-7"]
+    assert ccx_lists(machine(Made(ccxs=4, cores=1, l3="socket", ids="ccx"))) == ["0-3"]
+    assert ccx_lists(machine(Made(ccxs=2, cores=2, l3="socket", ids="none"))) == ["0-3"]
 
 
 def test_numa_nodes_can_be_chosen() -> None:
