@@ -66,6 +66,8 @@ class Requests:
             tunnel.hold(stream, content, len(payload), last)
         else:
             tunnel.send(stream, content, len(payload), last)
+            if stream.reading:
+                tunnel.show(stream, content, last)
 
     def whole(self, kind: int, flags: int, number: int, payload: bytes) -> Verdict:
         tunnel = self._tunnel

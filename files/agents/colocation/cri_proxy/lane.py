@@ -225,7 +225,7 @@ class Lane:
                 payload += more
         verdict = self._judge.whole(kind, flags, stream, payload)
         if kind == HEADERS and self._between:
-            self._put_between()  # what it let go of its stream comes before it; after SETTINGS what they allow comes after
+            self._put_between()  # what trailers let go comes before them; but what SETTINGS allow comes after
         if verdict is None:
             self._pass(at, end)
         elif isinstance(verdict, Stall):

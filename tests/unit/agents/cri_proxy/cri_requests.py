@@ -28,7 +28,10 @@ NEWER = message_classes(
             "to_come": (900, "string"),
         },
         "SecurityContext": {"privileged": (2, "bool"), "run_as_username": (6, "string")},
-        "LinuxContainerConfig": {"resources": (1, "LinuxContainerResources"), "security_context": (2, "SecurityContext")},
+        "LinuxContainerConfig": {
+            "resources": (1, "LinuxContainerResources"),
+            "security_context": (2, "SecurityContext"),
+        },
         "ContainerConfig": {
             **TABLE["ContainerConfig"],
             "image": (2, "ImageSpec"),

@@ -338,7 +338,7 @@ class World:
         """Everything once; whether something happened."""
         happened = False
         for wire in self.wires:
-            while self.move(wire, self.random.choice((50, 1_000, 100_000))):
+            while self.move(wire, self.random.choice((1_000, 100_000))):
                 happened = True
         self.client_acknowledges()
         for call in self.calls.values():

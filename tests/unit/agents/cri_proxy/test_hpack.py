@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from colocation.cri_proxy.hpack import HeaderReader
 from colocation.cri_proxy.huffman import Huffman
 
-names = st.sampled_from([b":path", b":method", b"grpc-timeout", b"x-a", b"x-bin", b"user-agent"]) | st.binary(max_size=9)
+names = st.sampled_from([b":path", b":method", b"grpc-timeout", b"x-a", b"x-bin", b"user-agent"]) | st.binary(
+    max_size=9
+)
 long_values = st.integers(3900, 5000).map(lambda size: b"v" * size)
 values = st.sampled_from([b"POST", b"", b"120000m", b"200"]) | st.binary(max_size=30) | long_values
 headers = st.lists(st.tuples(names, values), max_size=6)
@@ -32,7 +34,9 @@ def test_what_was_encoded_is_read(blocks: list[tuple[list[tuple[bytes, bytes]], 
         assert list(reader.read(encoder.encode(wanted, huffman=coded))) == wanted
 
 
-@given(st.lists(st.binary(max_size=40) | st.sampled_from([b"\x82\xbe", b"\xbe", b"\x40\x01a\x01b", b"\x20"]), max_size=8))
+@given(
+    st.lists(st.binary(max_size=40) | st.sampled_from([b"\x82\xbe", b"\xbe", b"\x40\x01a\x01b", b"\x20"]), max_size=8)
+)
 @settings(max_examples=500)
 def test_garbage_is_read_as_the_library_reads_it(blocks: list[bytes]) -> None:
     decoder, reader = hpack.Decoder(max_header_list_size=1 << 24), HeaderReader()

@@ -40,6 +40,7 @@ from colocation.cri_proxy.trouble import Trouble
 
 OK: Headers = ((b"grpc-status", b"0"), (b"grpc-message", b""))
 EDIT = Edit(cpuset_cpus="0-3")
+MADE = Pod("u-1", "shop", "web-0", {"app": "web"}, {"colocation/hint": "near"}, "kubepods.slice")
 CREATE, UPDATE = "CreateContainer", "UpdateContainerResources"
 
 
@@ -145,14 +146,16 @@ def test_an_answer_that_can_not_be_read_is_a_failure_that_is_not_certain() -> No
         call = proxy.open(CREATE)
         call.requested(body(creation()))
         call.answered(OK, answer)
-    assert [(type(event), getattr(event, "certain", None)) for event in proxy.policy.events] == [(CreationFailed, False)] * 3
+    assert [(type(event), getattr(event, "certain", None)) for event in proxy.policy.events] == [
+        (CreationFailed, False)
+    ] * 3
 
 
 @pytest.mark.parametrize(
     ("call", "request_fields", "answer", "event"),
     [
         ("RunPodSandbox", {"config": POD}, {"pod_sandbox_id": "s-2"},
-         SandboxCreated("s-2", Pod("u-1", "shop", "web-0", {"app": "web"}, {"colocation/hint": "near"}, "kubepods.slice"))),
+         SandboxCreated("s-2", MADE)),
         ("StopPodSandbox", {"pod_sandbox_id": "s-1"}, {}, SandboxStopped("s-1")),
         ("RemovePodSandbox", {"pod_sandbox_id": "s-1"}, {}, SandboxRemoved("s-1")),
         ("StopContainer", {"container_id": "c-1"}, {}, ContainerStopped("c-1")),
@@ -188,7 +191,9 @@ def test_other_calls_are_of_no_interest(path: str) -> None:
     assert Proxy().intercept.interested(headers(path)) is None
 
 
-@pytest.mark.parametrize("service", ["runtime.v1.ImageService", "runtime.v2.RuntimeService", "runtime.v1alpha2.RuntimeService"])
+@pytest.mark.parametrize(
+    "service", ["runtime.v1.ImageService", "runtime.v2.RuntimeService", "runtime.v1alpha2.RuntimeService"]
+)
 def test_other_services_are_of_no_interest(service: str) -> None:
     assert Proxy().intercept.interested(headers(CREATE, service)) is None
     assert Proxy().intercept.interested(()) is None

@@ -78,11 +78,17 @@ def test_a_creation_without_resources_gets_them() -> None:
     assert messages.creation(1, b"").resources == Resources()
 
 
-@pytest.mark.parametrize(
-    "edit",
-    [Edit(cpuset_cpus="0-"), Edit(cpuset_cpus="a"), Edit(cpuset_mems="0;1"), Edit(cpuset_cpus="0\n"), Edit(memory_limit=-1),
-     Edit(memory_limit=1 << 63)],
-)  # fmt: skip
+REFUSED = [
+    Edit(cpuset_cpus="0-"),
+    Edit(cpuset_cpus="a"),
+    Edit(cpuset_cpus="0\n"),
+    Edit(cpuset_mems="0;1"),
+    Edit(memory_limit=-1),
+    Edit(memory_limit=1 << 63),
+]
+
+
+@pytest.mark.parametrize("edit", REFUSED, ids=str)
 def test_an_edit_that_a_runtime_would_refuse_is_an_error(edit: Edit) -> None:
     with pytest.raises(ValueError, match="is no"):
         messages.edited_creation(b"", edit)

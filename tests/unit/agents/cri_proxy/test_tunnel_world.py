@@ -19,7 +19,7 @@ from ansible_collections.colocation.kubernetes.tests.unit.agents.cri_proxy.http2
 )
 
 LIVES = int(os.environ.get("COLOCATION_RELAY_LIVES", "0"))
-lives = settings(max_examples=LIVES or 30, deadline=None)
+lives = settings(max_examples=LIVES or 20, deadline=None)
 seeds = st.integers(0, 2**64)
 
 
