@@ -203,12 +203,12 @@ def _boolean(text: str | None) -> bool | None:
 def _config(root: str, flags: Mapping[str, str]) -> dict[str, str]:
     """The config file with the drop-ins of --config-dir over it, as the kubelet merges them: null takes a key away."""
     values: dict[str, str] = {}
-    for path in (flags.get("config", CONFIG), *_drop_ins(root, flags.get("config-dir", ""))):
+    for path in (flags.get("config", CONFIG), *drop_ins(root, flags.get("config-dir", ""))):
         values.update(parse_config(read_text(root, path)))
     return {key: value for key, value in values.items() if value not in NULLS}
 
 
-def _drop_ins(root: str, directory: str) -> Iterator[str]:
+def drop_ins(root: str, directory: str) -> Iterator[str]:
     """Files *.conf of the directory and those below it; files and directories of one place in the order of names."""
     place = under(root, directory)
     names = sorted(os.listdir(place)) if directory and os.path.isdir(place) else []
@@ -216,7 +216,7 @@ def _drop_ins(root: str, directory: str) -> Iterator[str]:
         path = os.path.join(directory, name)
         inside = under(root, path)
         if os.path.isdir(inside) and not os.path.islink(inside):
-            yield from _drop_ins(root, path)
+            yield from drop_ins(root, path)
         elif name.endswith(".conf"):
             yield path
 

@@ -3,8 +3,9 @@
 """`python3 -Es -m colocation.start device_plugin …`: what a unit runs.
 
 A release is made for one Python minor, and a distribution's upgrade changes the node's under it. Then the Python that
-the release was made for takes over, if it was kept; else one line says what to do. So this file must start on any
-Python 3, and imports nothing that is compiled, only the standard library and our log.
+the release was made for takes over, if it was kept; else one line says what to do. The CRI proxy, without which a
+kubelet has no runtime, runs on the new Python then: none of its libraries is compiled for one minor only. So this file
+must start on any Python 3, and imports nothing that is compiled, only the standard library and our log.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from colocation.common.journal import goes_to_the_journal
 
 KEPT_IN = ("/usr/bin", "/usr/local/bin")
 BAD_CONFIG = 78  # sysexits' EX_CONFIG, as for a configuration that is wrong
+ON_ANY_PYTHON = ("cri_proxy",)
 RELEASE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
@@ -48,19 +50,34 @@ def main(arguments: Sequence[str], release: str = RELEASE, places: Sequence[str]
     except (OSError, ValueError, KeyError, TypeError) as problem:
         return _refuse(f"{release}/RELEASE.json can't be read ({problem}); run the playbook again")
     if wanted in ("", running):
-        sys.argv[1:] = arguments[1:]
-        runpy.run_module(module, run_name="__main__", alter_sys=True)
-        return 0
+        return _become(module, arguments)
     other = kept(wanted, places)
     if other is not None:  # straight to the agent: whatever that interpreter is, it does not come back here
         os.execv(other, [other, "-Es", "-m", module, *arguments[1:]])
     reason = f"{release} is made for Python {wanted} and {sys.executable} is {running}"
-    return _refuse(f"{reason}, as after an upgrade of the distribution; run the playbook again")
+    advice = f"{reason}, as after an upgrade of the distribution; run the playbook again"
+    if arguments[0] not in ON_ANY_PYTHON:
+        return _refuse(advice)
+    _say(f"{advice}. It runs on this Python meanwhile.")
+    try:
+        return _become(module, arguments)
+    except ImportError as problem:
+        return _refuse(f"It can't: {problem}")
+
+
+def _become(module: str, arguments: Sequence[str]) -> int:
+    sys.argv[1:] = arguments[1:]
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+    return 0
 
 
 def _refuse(why: str) -> int:
-    print(("<3>" if goes_to_the_journal(os.environ, 2) else "") + why, file=sys.stderr)
+    _say(why)
     return BAD_CONFIG
+
+
+def _say(what: str) -> None:
+    print(("<3>" if goes_to_the_journal(os.environ, 2) else "") + what, file=sys.stderr)
 
 
 if __name__ == "__main__":

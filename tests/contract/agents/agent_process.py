@@ -39,7 +39,9 @@ def until(what: str, holds: Callable[[], object], seconds: float = 20) -> None:
 class AgentProcess:
     """Runs until `end`."""
 
-    def __init__(self, directory: Path, config: str, interpreter: str = sys.executable) -> None:
+    def __init__(
+        self, directory: Path, config: str, interpreter: str = sys.executable, module: str = "device_plugin"
+    ) -> None:
         self.port = free_port()
         self.file = directory / "agent.yaml"
         self.configure(config)
@@ -54,7 +56,7 @@ class AgentProcess:
             "NOTIFY_SOCKET": str(directory / "notify"),
             "WATCHDOG_USEC": str(WATCHDOG * 1_000_000),
         }
-        command = [interpreter, "-m", "colocation.device_plugin", "--config", str(self.file)]
+        command = [interpreter, "-m", f"colocation.{module}", "--config", str(self.file)]
         with self.log_file.open("ab") as log:
             self.process = subprocess.Popen([*ENDS_WITH_US, *command], stdout=log, stderr=log, env=environment)
 

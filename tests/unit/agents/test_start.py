@@ -99,3 +99,19 @@ def test_it_loads_nothing_compiled_of_ours(release: Path) -> None:
         [sys.executable, "-Es", "-c", code, *named], cwd=release, capture_output=True, text=True, check=True
     )
     assert done.stdout.split() == ["colocation", "colocation.common", "colocation.common.journal", "colocation.start"]
+
+
+def test_the_cri_proxy_runs_on_another_python_and_says_so(release: Path) -> None:
+    made_for(release, NOT_HERE)
+    shutil.copytree(release / "colocation/echo", release / "colocation/cri_proxy")
+    status, out, err = start(release, "cri_proxy", "--config", "x", JOURNAL_STREAM="")
+    assert (status, out) == (5, "echo ['--config', 'x'] __main__\n")
+    assert "run the playbook again. It runs on this Python meanwhile." in err
+
+
+def test_a_cri_proxy_that_can_not_run_there_gives_up_as_with_a_bad_configuration(release: Path) -> None:
+    made_for(release, NOT_HERE)
+    shutil.copytree(release / "colocation/echo", release / "colocation/cri_proxy")
+    (release / "colocation/cri_proxy/__main__.py").write_text("import compiled_for_another_python\n")
+    status, _out, err = start(release, "cri_proxy")
+    assert status == 78 and "It can't: No module named 'compiled_for_another_python'" in err

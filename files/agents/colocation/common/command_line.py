@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
 from colocation import __version__
 from colocation.common import journal, notify, service, status_client
@@ -33,16 +33,6 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Command(Generic[C]):
-    """A subcommand that only this agent has."""
-
-    name: str
-    about: str
-    arguments: Callable[[argparse.ArgumentParser], None]
-    run: Callable[[C, argparse.Namespace], int]  # with the configuration; the exit status
-
-
-@dataclass(frozen=True, slots=True)
 class Agent(Generic[C]):
     """What tells one agent's command line from another's."""
 
@@ -53,18 +43,22 @@ class Agent(Generic[C]):
     place: Callable[[C], Place]
     log_level: Callable[[C], str]
     make: Callable[[Registry], service.Service[C]]  # imports what is large: other commands do without it
-    commands: tuple[Command[C], ...] = ()
+    program: str = ""  # what users call it, if they don't call the module
+    more: Callable[[argparse.ArgumentParser, Commands], None] | None = None  # adds commands whose `act` does them
+    fallback: Callable[[str], C] | None = None  # what it runs with where its file is bad; without it, it does not run
+
+
+Commands = Any  # argparse's own type for them is private
 
 
 def main(agent: Agent[C], arguments: Sequence[str] | None = None) -> int:
     """Do what the command line says; the exit status."""
     asked = _parser(agent).parse_args(arguments)
     try:
+        if asked.act is not None:
+            return int(asked.act(asked))
         if asked.command == "status":
             return _show_status(agent, asked)
-        for command in agent.commands:
-            if asked.command == command.name:
-                return command.run(read(agent.schema, asked.config), asked)
         if asked.check_config:
             read(agent.schema, asked.config)
             print(f"{asked.config}: good")
@@ -76,19 +70,17 @@ def main(agent: Agent[C], arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser(agent: Agent[C]) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog=f"python3 -m {agent.module}", description=agent.about)
+    parser = argparse.ArgumentParser(prog=agent.program or f"python3 -m {agent.module}", description=agent.about)
+    parser.set_defaults(act=None)
     parser.add_argument("--version", action="version", version=__version__)
     parser.add_argument("--config", default=agent.config_file, metavar="FILE", help="default: %(default)s")
     parser.add_argument("--check-config", action="store_true", help="only say whether the configuration is good")
-    names = ("status", *(command.name for command in agent.commands))
-    commands = parser.add_subparsers(dest="command", metavar=f"[{'|'.join(names)}]")
+    commands = parser.add_subparsers(dest="command", metavar="[command]")
     status = commands.add_parser("status", help="show how the running agent is; exit status 1 if not healthy")
     status.add_argument("--config", default=argparse.SUPPRESS, metavar="FILE", help=f"default: {agent.config_file}")
     status.add_argument("--json", action="store_true", help="the document as it is at /status")
-    for command in agent.commands:
-        other = commands.add_parser(command.name, help=command.about)
-        other.add_argument("--config", default=argparse.SUPPRESS, metavar="FILE", help=f"default: {agent.config_file}")
-        command.arguments(other)
+    if agent.more is not None:
+        agent.more(parser, commands)
     return parser
 
 
@@ -109,13 +101,15 @@ def _show_status(agent: Agent[C], asked: argparse.Namespace) -> int:
 
 
 def _run(agent: Agent[C], file: str) -> int:
-    settings = Settings(agent.schema, file)
+    settings = Settings(agent.schema, file, None if agent.fallback is None else agent.fallback(file))
     os.umask(0o077)
     journal.set_up(agent.log_level(settings.current))
     service.block_signals()
     registry = Registry()
     place = agent.place(settings.current)
     name = agent.module.rpartition(".")[2]
+    if settings.rejected is not None:
+        journal.Log(name).error("configuration rejected, running without it", problems=settings.rejected)
     notifier = notify.from_environment()
     try:
         frame = service.Frame(name, settings, agent.make(registry), registry, notifier, place.address, place.port)

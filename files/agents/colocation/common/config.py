@@ -6,7 +6,8 @@ The schema is a frozen dataclass: a field's name is the key, its type is what ma
 absent key means (without one the key is required). `Annotated[type, check]` narrows a value; a check is called with the
 value and returns a complaint or nothing. What several keys must agree on is `complaints()` of the dataclass.
 
-Known types: str, bool, int, float, Literal, Optional, tuple[X, ...], Mapping[str, X] and dataclasses of these.
+Known types: str, bool, int, float, Literal, Optional, tuple[X, ...], Mapping[str, X], dataclasses of these, and Any
+for what a check judges alone. A key that is no name in Python is in the metadata: `field(metadata={KEY: "pin-cpu"})`.
 Files, signals and reloads are none of this file's business.
 """
 
@@ -25,6 +26,7 @@ from colocation.common.yaml_tree import Entry, Tree, YamlProblem, parse
 
 T = TypeVar("T")
 Check = Callable[[Any], "str | None"]
+KEY = "key"
 _REFUSED: Any = object()  # in the place of a value that was complained about
 
 
@@ -90,17 +92,18 @@ class _Reader:
         if not isinstance(tree.value, dict):
             return self.refuse(tree, key, f"must be a mapping of {_listed(_fields(schema))}, not {_shown(tree)}")
         hints = typing.get_type_hints(schema, include_extras=True)
+        names = {_key(field): field.name for field in dataclasses.fields(schema)}
         before = len(self.problems)
         values: dict[str, Any] = {}
         for name, entry in tree.value.items():
-            if name in hints:
-                values[name] = self.value(hints[name], entry.tree, _inside(key, name))
+            if name in names:
+                values[names[name]] = self.value(hints[names[name]], entry.tree, _inside(key, name))
             else:
                 place = Tree(None, entry.line)
                 self.refuse(place, _inside(key, name), f"unknown key; {_nearest(name, _fields(schema))}")
         for field in dataclasses.fields(schema):
-            if field.name not in tree.value and _required(field):
-                self.refuse(tree, _inside(key, field.name), "is missing")
+            if _key(field) not in tree.value and _required(field):
+                self.refuse(tree, _inside(key, _key(field)), "is missing")
         if len(self.problems) > before:
             return _REFUSED
         made = schema(**values)
@@ -111,6 +114,8 @@ class _Reader:
 
     def value(self, wanted: Any, tree: Tree, key: str) -> Any:
         origin, arguments = typing.get_origin(wanted), typing.get_args(wanted)
+        if wanted is Any:
+            return _plain(tree)
         if origin is typing.Annotated:
             return self.checked(arguments[0], arguments[1:], tree, key)
         if origin in (typing.Union, types.UnionType):
@@ -177,7 +182,18 @@ def _agreement(section: Any) -> Iterator[tuple[str, str]]:
 
 
 def _fields(schema: type[Any]) -> tuple[str, ...]:
-    return tuple(field.name for field in dataclasses.fields(schema))
+    return tuple(_key(field) for field in dataclasses.fields(schema))
+
+
+def _key(field: dataclasses.Field[Any]) -> str:
+    return str(field.metadata.get(KEY, field.name))
+
+
+def _plain(tree: Tree) -> Any:
+    """A tree without its lines."""
+    if isinstance(tree.value, dict):
+        return {name: _plain(entry.tree) for name, entry in tree.value.items()}
+    return [_plain(item) for item in tree.value] if isinstance(tree.value, list) else tree.value
 
 
 def _required(field: dataclasses.Field[Any]) -> bool:
@@ -218,4 +234,4 @@ def _shown(tree: Tree) -> str:
     return text if len(text) <= 60 else text[:57] + "…"
 
 
-__all__ = ["Between", "Check", "ConfigError", "Entry", "Problem", "load"]
+__all__ = ["KEY", "Between", "Check", "ConfigError", "Entry", "Problem", "load"]

@@ -29,13 +29,22 @@ def read(schema: type[T], file: str) -> T:
 
 
 class Settings(Generic[T]):
-    """The configuration in force, and what is wrong with the file since."""
+    """The configuration in force, and what is wrong with the file since.
 
-    def __init__(self, schema: type[T], file: str) -> None:
+    An agent that must run whatever stands there gives what it falls back to: then a bad file is rejected at the start
+    as it is in a reload.
+    """
+
+    def __init__(self, schema: type[T], file: str, fallback: T | None = None) -> None:
         self.schema = schema
         self.file = file
-        self.current: T = read(schema, file)
         self.rejected: ConfigError | None = None
+        try:
+            self.current: T = read(schema, file)
+        except ConfigError as problem:
+            if fallback is None:
+                raise
+            self.current, self.rejected = fallback, problem
 
     def reload(self) -> bool:
         """Read the file again; True if its configuration is in force now. A bad one changes nothing."""

@@ -7,16 +7,17 @@ from __future__ import annotations
 import argparse
 import http.client
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
-from colocation.common import command_line
+from colocation.common import command_line, settings
 from colocation.scheduler.config import Config
 
 if TYPE_CHECKING:
     from colocation.common.metrics import Registry
     from colocation.scheduler.agent import ExtenderAgent
 
+FILE = "/etc/colocation/scheduler-extender.yaml"
 SWITCH_SECONDS = 0.0005  # how long a request waits for a thread that measures or watches; Python's own is 5 ms
 
 
@@ -27,16 +28,20 @@ def _make(registry: Registry) -> ExtenderAgent:
     return ExtenderAgent(registry)
 
 
-def _explain_arguments(parser: argparse.ArgumentParser) -> None:
-    what = parser.add_mutually_exclusive_group(required=True)
+def _add_commands(_parser: argparse.ArgumentParser, commands: Any) -> None:
+    explain = commands.add_parser("explain", help="show why nodes score as they do: inputs, estimate and score")
+    explain.add_argument("--config", default=argparse.SUPPRESS, metavar="FILE", help=f"default: {FILE}")
+    what = explain.add_mutually_exclusive_group(required=True)
     what.add_argument("--profile", help="a schedulerName: how its nodes stand now")
     what.add_argument("--pod", metavar="NAMESPACE/NAME", help="a pod that was scored lately")
-    parser.add_argument("--node", action="append", default=[], help="only this node; may be given several times")
-    parser.add_argument("--json", action="store_true", help="for programs")
+    explain.add_argument("--node", action="append", default=[], help="only this node; may be given several times")
+    explain.add_argument("--json", action="store_true", help="for programs")
+    explain.set_defaults(act=_explain)
 
 
-def _explain(config: Config, asked: argparse.Namespace) -> int:
+def _explain(asked: argparse.Namespace) -> int:
     """Ask the running extender and print what it says."""
+    config = settings.read(Config, asked.config)
     query = {"profile": asked.profile, "pod": asked.pod, "node": asked.node, "format": "" if asked.json else "text"}
     path = "/explain?" + urlencode({name: value for name, value in query.items() if value}, doseq=True)
     connection = http.client.HTTPConnection(config.listen.address, config.listen.port, timeout=30)
@@ -58,15 +63,11 @@ AGENT = command_line.Agent(
     module="colocation.scheduler",
     about="Scores nodes for kube-scheduler by their real use.",
     schema=Config,
-    config_file="/etc/colocation/scheduler-extender.yaml",
+    config_file=FILE,
     place=lambda config: command_line.Place(config.status.address, config.status.port),
     log_level=lambda config: config.log_level,
     make=_make,
-    commands=(
-        command_line.Command(
-            "explain", "show why nodes score as they do: inputs, estimate and score", _explain_arguments, _explain
-        ),
-    ),
+    more=_add_commands,
 )
 
 

@@ -1,0 +1,123 @@
+# Copyright: colocation.kubernetes contributors
+# Apache-2.0 License (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The state file: what was booked, as a hint for the next start. The runtime's list is the truth; without this file
+only what it does not tell is lost (resources under containerd before 1.7, and why a container is where it is).
+
+A file that is missing, cut off or not ours is no state; writing is atomic, and a full disk is a problem of tomorrow.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from colocation.cri_proxy.calls import Resources
+from colocation.cri_proxy.ledger import Entry
+from colocation.cri_proxy.placement import Choice, Shape
+from colocation.cri_proxy.wishes import Said
+
+VERSION = 1
+NAME = "state.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What is remembered of a container."""
+
+    name: str
+    choice: Choice
+    resources: Resources
+    environment: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """All that is remembered."""
+
+    records: Mapping[str, Record] = field(default_factory=dict)
+    freed: Mapping[str, str] = field(default_factory=dict)  # containers that were to get all CPUs back
+
+
+def encode(booked: Iterable[tuple[str, Entry, Said]], freed: Mapping[str, str], variables: Iterable[str]) -> str:
+    """The file's content. Of a container's environment only these variables are kept."""
+    kept = tuple(variables)
+    containers = {
+        key: {
+            "name": f"{entry.who.namespace}/{entry.who.pod_name}/{entry.who.name}",
+            "shape": entry.shape.name,
+            "ccxs": entry.ccxs,
+            "alone": entry.alone,
+            "resources": asdict(said.resources),
+            "environment": {name: said.environment[name] for name in kept if name in said.environment},
+        }
+        for key, entry, said in booked
+    }
+    return json.dumps({"version": VERSION, "containers": containers, "freed": dict(freed)}) + "\n"
+
+
+def decode(text: str) -> State:
+    """What `encode` wrote; a ValueError for anything else."""
+    try:
+        document: dict[str, Any] = json.loads(text)
+        if document["version"] != VERSION:
+            raise ValueError(f"it has the version {document['version']!r}, not {VERSION}")
+        records = {str(key): _record(one) for key, one in document["containers"].items()}
+        return State(records, {str(key): str(name) for key, name in document["freed"].items()})
+    except (KeyError, TypeError, AttributeError, RecursionError) as problem:
+        raise ValueError(f"it is no state of ours: {problem!r}") from None
+
+
+def load(folder: str) -> tuple[State, str]:
+    """The state in a folder, and what is wrong with its file, if anything is."""
+    path = Path(folder, NAME)
+    try:
+        return decode(path.read_text(encoding="utf-8")), ""
+    except FileNotFoundError:
+        return State(), ""
+    except (OSError, ValueError) as problem:
+        return State(), f"{path} is of no use ({problem}); what runs is learnt from the runtime"
+
+
+def save(folder: str, content: str) -> None:
+    """Write the file as a whole or not at all; an OSError if it can't be."""
+    path = Path(folder, NAME)
+    scratch = path.with_name(f".{NAME}.new")
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    try:
+        scratch.write_text(content, encoding="utf-8")
+        os.replace(scratch, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            scratch.unlink()
+        raise
+
+
+def remove(folder: str) -> bool:
+    """Forget; whether there was anything."""
+    try:
+        Path(folder, NAME).unlink()
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _record(one: dict[str, Any]) -> Record:
+    ccxs = tuple(_number(index) for index in one["ccxs"])
+    choice = Choice(Shape[one["shape"]], ccxs, 0, _number(one["alone"]))
+    given = one["resources"]
+    period, quota, shares, memory = (
+        int(given[name]) for name in ("cpu_period", "cpu_quota", "cpu_shares", "memory_limit")
+    )
+    environment = {str(name): str(value) for name, value in one["environment"].items()}
+    return Record(str(one["name"]), choice, Resources(period, quota, shares, memory), environment)
+
+
+def _number(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise TypeError(f"{value!r} is no number of a CPU")
+    return value
