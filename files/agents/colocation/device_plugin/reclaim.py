@@ -2,9 +2,9 @@
 # Apache-2.0 License (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """When memory has to come back from the pods that hold blocks, from which of them, and how: pure decisions.
 
-Only holders of blocks are known here, so nobody else can be chosen. MemAvailable counts page cache as available, so what
-a pod frees is what it could not give back otherwise (its *use*); emptying its cache raises MemFree, which ends stalls,
-but no watermark. Moving pages between NUMA nodes frees nothing of the whole node either, so that rung is not here.
+Only holders of blocks are known here, so nobody else can be chosen. MemAvailable counts page cache as available, so
+what a pod frees is what it could not give back otherwise (its *use*); emptying its cache raises MemFree, which ends
+stalls, but no watermark. Moving pages between NUMA nodes frees nothing of the whole node; that rung is not here.
 
 | level | when | rungs |
 |---|---|---|
@@ -120,7 +120,8 @@ class Memory:
     """What is known from earlier looks."""
 
     checked: float = float("-inf")
-    acted: float = float("-inf")
+    acted: float = float("-inf")  # when pods were last told to go …
+    squeezed: float = float("-inf")  # … and when page cache was last dropped
     was_over: bool = False  # at the last check
     going: Mapping[str, Going] = field(default_factory=lambda: _NONE)
     refused: Mapping[str, float] = field(default_factory=lambda: _NOBODY)  # by a budget, and until when
@@ -135,6 +136,9 @@ class Action:
     amount: int  # bytes that this should bring
     why: str
     room_at: str = ""
+
+
+Ends = tuple[tuple[Action, ...], str]  # who is told to go, and what is missing then
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,29 +159,37 @@ def decide(memory: Memory, sight: Sight, rules: Rules) -> Decision:
     memory = _forget(memory, sight)
     if due:
         memory = replace(memory, checked=sight.now, was_over=over)
-    if level is Level.CALM or (level is not Level.HARD and sight.now - memory.acted < rules.cooldown):
-        return Decision(level, (), memory)
-    actions, short = _RUNGS[level](memory, sight, rules)
-    if actions:
-        memory = replace(memory, acted=sight.now, going=_with(memory.going, actions, sight.now, rules))
-    return Decision(level, actions, memory, short)
+    rested = sight.now - memory.acted >= rules.cooldown
+    squeezes = _squeeze(memory, sight, rules) if level in (Level.PRESSED, Level.SOFT) else ()
+    ends, short = _ENDS[level](memory, sight, rules) if level is Level.HARD or rested else ((), "")
+    leaving = {action.uid for action in ends}
+    squeezes = tuple(action for action in squeezes if action.uid not in leaving)
+    if ends:
+        memory = replace(memory, acted=sight.now, going=_with(memory.going, ends, sight.now, rules))
+    if squeezes:
+        memory = replace(memory, squeezed=sight.now)
+    return Decision(level, squeezes + ends, memory, short)
 
 
-def learn(memory: Memory, uid: str, until: float, refused: bool = False) -> Memory:
-    """What became of an action: it takes until then, or a budget refused it until then. A past time means it failed."""
-    going = dict(memory.going)
-    if refused:
-        going.pop(uid, None)
-        return replace(memory, going=going, refused={**memory.refused, uid: until})
-    if uid in going:
-        going[uid] = replace(going[uid], until=until)
-    return replace(memory, going=going)
+def evicted(memory: Memory, uid: str, until: float) -> Memory:
+    """The API took the eviction; by then the pod should be gone."""
+    return replace(memory, going={**memory.going, uid: Going(Rung.EVICT, until)})
+
+
+def failed(memory: Memory, uid: str) -> Memory:
+    """Nothing was done; the pod may be chosen again."""
+    return replace(memory, going={other: going for other, going in memory.going.items() if other != uid})
+
+
+def refused(memory: Memory, uid: str, until: float) -> Memory:
+    """A disruption budget does not let it go; it is not asked again before."""
+    return replace(failed(memory, uid), refused={**memory.refused, uid: until})
 
 
 def wait(sight: Sight, rules: Rules) -> float:
     """Seconds until the next look: half of the time in which the soft watermark is reached at this rate."""
     if sight.available <= rules.soft:
-        return LEAST_WAIT
+        return LEAST_WAIT if sight.falling > 0 else MOST_WAIT / 4
     if sight.falling <= 0:
         return MOST_WAIT
     return min(MOST_WAIT, max(LEAST_WAIT, (sight.available - rules.soft) / sight.falling / 2))
@@ -194,7 +206,7 @@ def _level(memory: Memory, sight: Sight, rules: Rules, due: bool, over: bool) ->
     return Level.PRESSED if sight.stalled else Level.CALM
 
 
-def _hard(memory: Memory, sight: Sight, rules: Rules) -> tuple[tuple[Action, ...], str]:
+def _hard(memory: Memory, sight: Sight, rules: Rules) -> Ends:
     """Back above the soft watermark, at the present rate. Who was evicted goes first: he is leaving anyway."""
     ahead = sight.available - max(0.0, sight.falling) * LOOK_AHEAD
     coming = _coming(memory, sight, (Rung.KILL,))
@@ -210,45 +222,43 @@ def _hard(memory: Memory, sight: Sight, rules: Rules) -> tuple[tuple[Action, ...
     return _take(ordered, need, lambda c: c.use, lambda c: Action(Rung.KILL, c.uid, c.use, why))
 
 
-def _soft(memory: Memory, sight: Sight, rules: Rules) -> tuple[tuple[Action, ...], str]:
+def _soft(memory: Memory, sight: Sight, rules: Rules) -> Ends:
     need = rules.soft - sight.available - _coming(memory, sight, (Rung.MIGRATE, Rung.EVICT, Rung.KILL))
     why = f"{_mib(sight.available)} available, the soft watermark is {_mib(rules.soft)}"
-    evicted, short = _evict(memory, sight, rules, need, lambda c: c.use, why)
-    leaving = {action.uid for action in evicted} | set(memory.going)
-    return _squeeze(sight, rules, leaving) + evicted, short
+    return _evict(memory, sight, rules, need, lambda c: c.use, why)
 
 
-def _over(memory: Memory, sight: Sight, rules: Rules) -> tuple[tuple[Action, ...], str]:
+def _over(memory: Memory, sight: Sight, rules: Rules) -> Ends:
     leaving = sum(c.blocks for c in sight.candidates if c.uid in memory.going)
     need = sight.allocated - sight.target - leaving
     why = f"{sight.allocated} blocks are held and the node can give {sight.target}"
     return _evict(memory, sight, rules, need, lambda c: c.blocks, why)
 
 
-def _pressed(memory: Memory, sight: Sight, rules: Rules) -> tuple[tuple[Action, ...], str]:
-    return _squeeze(sight, rules, set(memory.going)), ""
+def _nobody(_memory: Memory, _sight: Sight, _rules: Rules) -> Ends:
+    return (), ""
 
 
-_RUNGS: Mapping[Level, Callable[[Memory, Sight, Rules], tuple[tuple[Action, ...], str]]] = MappingProxyType(
-    {Level.HARD: _hard, Level.SOFT: _soft, Level.OVER: _over, Level.PRESSED: _pressed}
+_ENDS: Mapping[Level, Callable[[Memory, Sight, Rules], Ends]] = MappingProxyType(
+    {Level.HARD: _hard, Level.SOFT: _soft, Level.OVER: _over, Level.PRESSED: _nobody, Level.CALM: _nobody}
 )
 
 
-def _squeeze(sight: Sight, rules: Rules, leaving: set[str]) -> tuple[Action, ...]:
+def _squeeze(memory: Memory, sight: Sight, rules: Rules) -> tuple[Action, ...]:
     """As much page cache as is missing to have the soft watermark free, not only available."""
+    if not sight.stalled or sight.now - memory.squeezed < rules.cooldown:
+        return ()
     need, actions = rules.soft - sight.free, []
     why = f"tasks stall for want of memory, {_mib(sight.free)} are free"
     for pod in sorted(sight.candidates, key=lambda c: c.order):
         amount = min(need, pod.cache)
-        if amount > 0 and pod.uid not in leaving:
+        if amount > 0 and pod.uid not in memory.going:
             actions.append(Action(Rung.SQUEEZE, pod.uid, amount, why))
             need -= amount
     return tuple(actions)
 
 
-def _evict(
-    memory: Memory, sight: Sight, rules: Rules, need: int, weight: Callable[[Candidate], int], why: str
-) -> tuple[tuple[Action, ...], str]:
+def _evict(memory: Memory, sight: Sight, rules: Rules, need: int, weight: Callable[[Candidate], int], why: str) -> Ends:
     """Those that can go on elsewhere first."""
     blocked = memory.going.keys() | memory.refused.keys()
     able = [c for c in sight.candidates if c.uid not in blocked and _may(c, rules)]
@@ -271,7 +281,7 @@ def _take(
     need: int,
     weight: Callable[[Candidate], int],
     action: Callable[[Candidate], Action],
-) -> tuple[tuple[Action, ...], str]:
+) -> Ends:
     """The first that bring enough together, without those who turn out not to be needed, the most valuable let off
     first; and what is missing if all together don't."""
     chosen: list[Candidate] = []
@@ -304,7 +314,7 @@ def _forget(memory: Memory, sight: Sight) -> Memory:
 
 
 def _with(going: Mapping[str, Going], actions: Iterable[Action], now: float, rules: Rules) -> Mapping[str, Going]:
-    """Those who are now told to go. An eviction's time is known when it is done (`learn`)."""
+    """Those who are now told to go. An eviction's time is known when it is done (`evicted`)."""
     ends = {Rung.KILL: now + KILL_SECONDS, Rung.EVICT: now + rules.cooldown, Rung.MIGRATE: now + rules.cooldown}
     new = {action.uid: Going(action.rung, ends[action.rung]) for action in actions if action.rung in ends}
     return {**going, **new}

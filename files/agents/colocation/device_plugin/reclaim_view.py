@@ -2,8 +2,8 @@
 # Apache-2.0 License (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """What the offer and the reclaim tell each other: who holds which blocks, and which blocks may not be offered.
 
-The memory source makes a `Snapshot` in each round and gives it to `Reclaimer.tick`; `Reclaimer.withdrawn` are the blocks
-of pods that were told to go: they stay in the list, as unhealthy, so that the node does not offer them to whoever is
+The memory source makes a `Snapshot` in each round and gives it to `Reclaimer.tick`; `Reclaimer.withdrawn` are the
+blocks of pods that were told to go: they stay in the list, as unhealthy, so that the node does not offer them to who is
 evicted. Values only; nobody is asked here.
 """
 
