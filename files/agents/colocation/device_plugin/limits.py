@@ -19,7 +19,9 @@ from dataclasses import dataclass
 
 from colocation.device_plugin.reclaim_view import PodHolding
 
-_UID = r"[0-9a-f]{8}[-_]?[0-9a-f]{4}[-_]?[0-9a-f]{4}[-_]?[0-9a-f]{4}[-_]?[0-9a-f]{12}|[0-9a-f]{32}"  # static pods: a hash
+_UID = (
+    r"[0-9a-f]{8}[-_]?[0-9a-f]{4}[-_]?[0-9a-f]{4}[-_]?[0-9a-f]{4}[-_]?[0-9a-f]{12}|[0-9a-f]{32}"  # static pods: a hash
+)
 _SLICE = re.compile(rf"kubepods(?:-burstable|-besteffort)?-pod(?:{_UID})\.slice|.*-kubepods.*-pod(?:{_UID})\.slice")
 _PLAIN = re.compile(rf"pod(?:{_UID})")
 UNLIMITED = "max"
