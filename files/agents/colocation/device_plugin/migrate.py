@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from colocation.device_plugin.reclaim_pods import PodFacts, amount
+from colocation.device_plugin.reclaim_pods import PodFacts, amount, items, limit, part, together
 
 FINISHED = ("Succeeded", "Failed")
 
@@ -48,13 +48,15 @@ class Wish:
 
 def rooms(nodes: Iterable[Mapping[str, Any]], resource: str, own: str) -> tuple[Room, ...]:
     """The other nodes that offer blocks and take pods, most blocks first."""
-    found = [room for room in map(lambda node: _room(node, resource), nodes) if room and room.node != own]
-    return tuple(sorted(found, key=lambda room: (-room.blocks, room.node)))
+    found = (_room(node, resource) for node in nodes)
+    others = [room for room in found if room and room.node != own]
+    return tuple(sorted(others, key=lambda room: (-room.blocks, room.node)))
 
 
 def taken(pods: Iterable[Mapping[str, Any]], resource: str) -> int:
     """Blocks that the pods of a node have asked for."""
-    return sum(_asked(pod, resource) for pod in pods if _part(pod, "status").get("phase") not in FINISHED)
+    alive = (pod for pod in pods if part(pod, "status").get("phase") not in FINISHED)
+    return sum(together(part(pod, "spec"), lambda container: limit(container, resource) or 0) for pod in alive)
 
 
 def places(wishes: Sequence[Wish], free: Sequence[Room]) -> dict[str, str]:
@@ -86,42 +88,15 @@ def _tolerated(pod: PodFacts, taint: Taint) -> bool:
 
 
 def _room(node: Mapping[str, Any], resource: str) -> Room | None:
-    metadata, spec, status = _part(node, "metadata"), _part(node, "spec"), _part(node, "status")
-    blocks = amount(str(_part(status, "allocatable").get(resource, "0"))) or 0
-    ready = any(c.get("type") == "Ready" and c.get("status") == "True" for c in _items(status, "conditions"))
+    metadata, spec, status = part(node, "metadata"), part(node, "spec"), part(node, "status")
+    blocks = amount(str(part(status, "allocatable").get(resource, "0"))) or 0
+    ready = any(c.get("type") == "Ready" and c.get("status") == "True" for c in items(status, "conditions"))
     if not blocks or not ready or spec.get("unschedulable"):
         return None
     taints = tuple(
         Taint(str(t.get("key")), str(t.get("value") or ""), str(t.get("effect")))
-        for t in _items(spec, "taints")
+        for t in items(spec, "taints")
         if t.get("effect") in ("NoSchedule", "NoExecute")
     )
-    labels = {str(key): str(value) for key, value in _part(metadata, "labels").items()}
+    labels = {str(key): str(value) for key, value in part(metadata, "labels").items()}
     return Room(str(metadata.get("name")), blocks, labels, taints)
-
-
-def _asked(pod: Mapping[str, Any], resource: str) -> int:
-    """As the scheduler counts: all that run side by side, or the largest that runs before them."""
-    spec = _part(pod, "spec")
-    beside = sum(_limit(container, resource) for container in _items(spec, "containers"))
-    before = 0
-    for container in _items(spec, "initContainers"):
-        if container.get("restartPolicy") == "Always":
-            beside += _limit(container, resource)
-        else:
-            before = max(before, _limit(container, resource))
-    return max(beside, before)
-
-
-def _limit(container: Mapping[str, Any], resource: str) -> int:
-    return amount(str(_part(_part(container, "resources"), "limits").get(resource, "0"))) or 0
-
-
-def _part(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    part = document.get(name)
-    return part if isinstance(part, dict) else {}
-
-
-def _items(document: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
-    items = document.get(name)
-    return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []

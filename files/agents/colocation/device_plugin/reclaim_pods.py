@@ -7,7 +7,7 @@ from __future__ import annotations
 import datetime
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -51,48 +51,53 @@ UNKNOWN = PodFacts()
 
 def facts(pod: Mapping[str, Any], resource: str) -> PodFacts:
     """From a Pod as the API shows it."""
-    metadata, spec = _mapping(pod.get("metadata")), _mapping(pod.get("spec"))
-    owner = next((o for o in _list(metadata.get("ownerReferences")) if o.get("controller")), {})
+    metadata, spec = part(pod, "metadata"), part(pod, "spec")
+    owner = next((o for o in items(metadata, "ownerReferences") if o.get("controller")), {})
     kind = _kind(metadata, str(owner.get("kind", "")))
-    bound = bool(_mapping(_mapping(spec.get("affinity")).get("nodeAffinity")).get(REQUIRED))
-    grace = spec.get("terminationGracePeriodSeconds")
-    selector = {str(key): str(value) for key, value in _mapping(spec.get("nodeSelector")).items()}
+    bound = bool(part(part(spec, "affinity"), "nodeAffinity").get(REQUIRED))
+    priority, grace = spec.get("priority"), spec.get("terminationGracePeriodSeconds")
+    selector = {str(key): str(value) for key, value in part(spec, "nodeSelector").items()}
     return PodFacts(
-        _whole(spec.get("priority")),
+        priority if isinstance(priority, int) else 0,
         _seconds(metadata.get("creationTimestamp")),
         kind,
         kind is Kind.MANAGED and owner.get("kind") != "DaemonSet" and not bound,
         float(grace) if isinstance(grace, int) else GRACE_SECONDS,
-        _others(spec, resource),
+        together(spec, lambda container: _other(container, resource)),
         tuple(sorted(selector.items())),
-        tuple(map(_toleration, _list(spec.get("tolerations")))),
+        tuple(map(_toleration, items(spec, "tolerations"))),
     )
 
 
-def _kind(metadata: Mapping[str, Any], owner: str) -> Kind:
-    if owner == "Node" or MIRROR in _mapping(metadata.get("annotations")):
-        return Kind.STATIC
-    return Kind.MANAGED if owner else Kind.UNMANAGED
-
-
-def _others(spec: Mapping[str, Any], resource: str) -> int:
-    """The limits of containers without blocks: all that run side by side, or the largest that runs before them."""
-    beside, before = 0, 0
-    for container in _list(spec.get("containers")):
-        beside += _limit(container, resource)
-    for container in _list(spec.get("initContainers")):
+def together(spec: Mapping[str, Any], weigh: Callable[[Mapping[str, Any]], int]) -> int:
+    """What a pod's containers come to, as the scheduler counts: all that run side by side, or the largest that runs
+    before them."""
+    beside = sum(weigh(container) for container in items(spec, "containers"))
+    before = 0
+    for container in items(spec, "initContainers"):
         if container.get("restartPolicy") == "Always":
-            beside += _limit(container, resource)
+            beside += weigh(container)
         else:
-            before = max(before, _limit(container, resource))
+            before = max(before, weigh(container))
     return max(beside, before)
 
 
-def _limit(container: Mapping[str, Any], resource: str) -> int:
-    limits = _mapping(_mapping(container.get("resources")).get("limits"))
-    if resource in limits or "memory" not in limits:
-        return 0
-    return amount(str(limits["memory"])) or 0
+def limit(container: Mapping[str, Any], resource: str) -> int | None:
+    """What a container may have of a resource."""
+    limits = part(part(container, "resources"), "limits")
+    return amount(str(limits[resource])) if resource in limits else None
+
+
+def part(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """The mapping that stands there, or an empty one."""
+    found = document.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def items(document: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
+    """The mappings of the list that stands there."""
+    found = document.get(name)
+    return [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
 
 
 def amount(text: str) -> int | None:
@@ -105,6 +110,16 @@ def amount(text: str) -> int | None:
     return math.ceil(Decimal(number) * scale)
 
 
+def _kind(metadata: Mapping[str, Any], owner: str) -> Kind:
+    if owner == "Node" or MIRROR in part(metadata, "annotations"):
+        return Kind.STATIC
+    return Kind.MANAGED if owner else Kind.UNMANAGED
+
+
+def _other(container: Mapping[str, Any], resource: str) -> int:
+    return 0 if limit(container, resource) else limit(container, "memory") or 0
+
+
 def _toleration(document: Mapping[str, Any]) -> Toleration:
     value = None if document.get("operator") == "Exists" else str(document.get("value") or "")
     return Toleration(str(document.get("key") or ""), value, str(document.get("effect") or ""))
@@ -115,15 +130,3 @@ def _seconds(text: Any) -> float:
         return datetime.datetime.fromisoformat(str(text).replace("Z", "+00:00")).timestamp()
     except ValueError:
         return 0.0
-
-
-def _whole(value: Any) -> int:
-    return value if isinstance(value, int) else 0
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _list(value: Any) -> Sequence[Mapping[str, Any]]:
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else ()
