@@ -171,6 +171,17 @@ def decide(memory: Memory, sight: Sight, rules: Rules) -> Decision:
     return Decision(level, squeezes + ends, memory, short)
 
 
+def needs_pods(memory: Memory, sight: Sight, rules: Rules) -> bool:
+    """Whether this look is of interest without its candidates; reading them costs some files."""
+    due = sight.now - memory.checked >= rules.check
+    return due or _level(memory, sight, rules, due, over=False) is not Level.CALM
+
+
+def may_evict_soon(sight: Sight, rules: Rules) -> bool:
+    """Whether it is worth while to know where else blocks are free."""
+    return sight.available < 2 * rules.soft or sight.allocated > sight.target
+
+
 def evicted(memory: Memory, uid: str, until: float) -> Memory:
     """The API took the eviction; by then the pod should be gone."""
     return replace(memory, going={**memory.going, uid: Going(Rung.EVICT, until)})
