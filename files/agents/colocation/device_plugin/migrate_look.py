@@ -2,8 +2,8 @@
 # Apache-2.0 License (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """Asks the API which other nodes have free blocks, with an identity that may list nodes and pods.
 
-Nodes are listed once and of the few that offer the most blocks also the pods, a node at a time, so that a look costs the
-same in a cluster of ten nodes and of a thousand.
+Nodes are listed once, and pods only of the few nodes that offer the most blocks, a node at a time: most of what a
+cluster of a thousand nodes has is never asked for.
 """
 
 from __future__ import annotations

@@ -193,8 +193,13 @@ def failed(memory: Memory, uid: str) -> Memory:
 
 
 def refused(memory: Memory, uid: str, until: float) -> Memory:
-    """A disruption budget does not let it go; it is not asked again before."""
-    return replace(failed(memory, uid), refused={**memory.refused, uid: until})
+    """A disruption budget does not let it go; it is not asked again before, and somebody else may be chosen at once."""
+    return replace(failed(memory, uid), refused={**memory.refused, uid: until}, acted=float("-inf"))
+
+
+def spared(memory: Memory, actions: Iterable[Action], until: float) -> Memory:
+    """A dry run: all go on as if it had been done, so that each is told of once and not in every look."""
+    return replace(memory, going={**memory.going, **{action.uid: Going(action.rung, until) for action in actions}})
 
 
 def wait(sight: Sight, rules: Rules) -> float:

@@ -33,6 +33,7 @@ REST_SECONDS = 60.0  # blocks of a pod that went stay withdrawn so long
 KEPT = 20  # actions that the status shows
 GONE_SECONDS = 10.0  # after its grace period an evicted pod should be gone
 COLUMNS = ("when", "pod", "action", "freed", "result", "why")
+_SAID = {"done": "took memory back", "gone": "a pod went by itself", "dry run": "would take memory back"}
 log = Log("reclaim")
 
 
@@ -101,7 +102,7 @@ class Reclaimer:
         self._fall = Fall()
         self._done: deque[Done] = deque(maxlen=KEPT)
         self._short = self._problem = ""
-        self._stopping = False
+        self._stopping = threading.Event()
         self._pressure = Pressure(config.pressure.stall_ms, config.pressure.window_ms, pressure)
         self._worker = Worker(identities, self._answered)
         self._thread = threading.Thread(target=self._watch, name="reclaim-watch", daemon=True)
@@ -128,7 +129,7 @@ class Reclaimer:
         return self._worker.facts(uid).others
 
     def stop(self) -> None:
-        self._stopping = True
+        self._stopping.set()
         self._pressure.wake()
         self._thread.join(3)
         self._worker.stop()
@@ -138,7 +139,7 @@ class Reclaimer:
     @property
     def problems(self) -> tuple[str, ...]:
         """What keeps it from working as it should."""
-        return tuple(filter(None, (self._problem, self._worker.problem, self._short)))
+        return (self._problem,) if self._problem else ()
 
     @property
     def facts(self) -> tuple[tuple[str, Cell], ...]:
@@ -146,24 +147,25 @@ class Reclaimer:
         how = f"polling: {self._pressure.problem}" if self._pressure.problem else "the kernel's triggers"
         return (
             ("memory pressure is known from", how),
-            ("reclaim", "dry run" if self._config.dry_run else "on"),
+            ("memory is taken back", "dry run" if self._config.dry_run else self._short or "when it is needed"),
+            ("the API is asked", self._worker.problem or "with success"),
             ("blocks withdrawn", len(self.withdrawn)),
         )
 
     @property
     def table(self) -> Table:
         """The last actions, newest first."""
-        rows = tuple((d.when, d.pod, d.rung, f"{d.amount >> 20} MiB", d.result, d.why) for d in reversed(self._done))
+        rows = tuple(
+            (d.when, d.pod, d.rung, f"{d.amount >> 20} MiB", d.result, d.why) for d in reversed(tuple(self._done))
+        )
         return Table("Memory taken back", COLUMNS, rows)
 
     # The watcher's thread.
 
     def _watch(self) -> None:
         wait = reclaim.MOST_WAIT
-        while not self._stopping:
+        while not self._stopping.is_set():
             stalled = self._pressure.wait(wait)
-            if self._stopping:
-                return
             try:
                 wait = self._round(stalled)
                 self._problem = ""
@@ -178,7 +180,7 @@ class Reclaimer:
         began, snapshot = self._clock(), self._snapshot
         if stalled:
             self._metrics.triggers.add()
-        if snapshot is None:
+        if snapshot is None or self._stopping.is_set():
             return reclaim.MOST_WAIT
         rule = rules(self._config, snapshot.memory_total)
         self._take_answers(began)
@@ -214,27 +216,29 @@ class Reclaimer:
 
     def _act(self, actions: Sequence[Action], snapshot: Snapshot, began: float) -> None:
         pods = {pod.uid: pod for pod in snapshot.pods}
-        if not self._config.dry_run:
-            with self._lock:
-                for action in actions:
-                    if action.rung is not Rung.SQUEEZE:
-                        self._withdrawn = self._withdrawn.told(pods[action.uid])
+        if self._config.dry_run:
+            for action in actions:
+                self._note(pods[action.uid], action, "dry run", "")
+            self._memory = reclaim.spared(self._memory, actions, began + self._config.cooldown_seconds)
+            return
+        with self._lock:
+            for action in actions:
+                if action.rung is not Rung.SQUEEZE:
+                    self._withdrawn = self._withdrawn.told(pods[action.uid])
         offer = self._withdrawn.left(snapshot)
         for number, action in enumerate(actions):
-            pod = pods[action.uid]
-            if self._config.dry_run:
-                self._note(pod, action, "dry run", "")
-                continue
-            job = Job(action, pod, offer, snapshot.resource)
+            job = Job(action, pods[action.uid], offer, snapshot.resource)
             if action.rung is Rung.KILL:
-                self._kill(job)
+                job = self._kill(job)
             if number == 0:
                 self._metrics.first_action.observe(self._clock() - began)
             self._worker.put(job)
 
-    def _kill(self, job: Job) -> None:
+    def _kill(self, job: Job) -> Job:
+        """Kill a pod's processes; what is left to do for it: the eviction, so that it does not come back here."""
         why = reclaim_cgroup.kill(job.pod.cgroup)
         self._note(job.pod, job.action, "failed" if why else "done", why)
+        return replace(job, action=replace(job.action, rung=Rung.EVICT)) if why else job
 
     def _take_answers(self, now: float) -> None:
         """What the worker did since the last look."""
@@ -269,11 +273,11 @@ class Reclaimer:
 
     def _note(self, pod: PodHolding, action: Action, result: str, why: str) -> None:
         name = f"{pod.namespace}/{pod.name}"
-        say = log.info if result in ("done", "dry run") else log.warning
+        say = log.info if result in _SAID else log.warning
         fields = {"pod": name, "rung": action.rung.value, "bytes": action.amount, "because": action.why}
         if action.room_at:
             fields["room_at"] = action.room_at
-        say(f"memory taken back: {result}", **fields, **({"why": why} if why else {}))
+        say(_SAID.get(result, "could not take memory back"), **fields, **({"why": why} if why else {}))
         self._metrics.action(action, result)
         when = time.strftime("%H:%M:%S", time.gmtime())
         self._done.append(Done(when, name, action.rung.value, action.amount, result, why or action.why))
