@@ -199,7 +199,8 @@ def refused(memory: Memory, uid: str, until: float) -> Memory:
 
 def spared(memory: Memory, actions: Iterable[Action], until: float) -> Memory:
     """A dry run: all go on as if it had been done, so that each is told of once and not in every look."""
-    return replace(memory, going={**memory.going, **{action.uid: Going(action.rung, until) for action in actions}})
+    told = {action.uid: Going(action.rung, until) for action in actions if action.rung is not Rung.SQUEEZE}
+    return replace(memory, going={**memory.going, **told})
 
 
 def wait(sight: Sight, rules: Rules) -> float:
