@@ -129,6 +129,8 @@ class Reclaimer:
         return self._worker.facts(uid).others
 
     def stop(self) -> None:
+        if self._stopping.is_set():
+            return
         self._stopping.set()
         self._pressure.wake()
         self._thread.join(3)
