@@ -62,3 +62,33 @@ def _directories(path: str) -> list[str]:
             return [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
     except OSError:
         return []  # gone meanwhile
+
+
+class PodTree:
+    """The pods' directories as they are now; finds kubepods anew when it is gone."""
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+        self.kubepods = ""
+        self.pods: dict[str, str] = {}
+        self.problem = ""
+
+    def refresh(self) -> None:
+        """Look again. Without kubepods there are no pods, and `problem` says why."""
+        if not is_version_2(self.root):
+            self.kubepods, self.pods = "", {}
+            self.problem = f"{self.root} has no control groups of version 2"
+            return
+        for _try in range(2):
+            self.kubepods = self.kubepods or find_kubepods(self.root)
+            try:
+                self.pods = pods(self.kubepods) if self.kubepods else {}
+            except OSError:
+                self.kubepods = ""
+            else:
+                break
+        self.problem = "" if self.kubepods else f"there is no kubepods in {self.root}; the kubelet has made no pods yet"
+
+    def lives(self, uid: str) -> bool:
+        """Whether a pod has processes, as far as can be told."""
+        return bool(self.problem) or uid in self.pods

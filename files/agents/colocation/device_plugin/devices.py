@@ -5,10 +5,10 @@
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Protocol
 
 MOST_MESSAGE = 4 << 20  # bytes that the kubelet takes in one message
 
@@ -46,23 +46,23 @@ class Options:
     starts: bool = False  # PreStartContainer
 
 
-class Source(Protocol):
+class Source(ABC):
     """Where the devices of one resource come from. The framework does all the rest.
 
     `devices` is called from one thread, the others from any, also at the same time.
     """
 
     resource: str
-    options: Options = Options()
-    link: str = ""  # a name for the link to the socket, if not the resource's own
+    options = Options()
+    link = ""  # a name for the link to the socket, if not the resource's own
 
+    @abstractmethod
     def devices(self, held: Set[str]) -> tuple[Device, ...]:
         """All devices, in a stable order; `held` are IDs that containers have. The same object means: as before."""
-        raise NotImplementedError
 
+    @abstractmethod
     def grant(self, ids: Sequence[str]) -> Grant:
         """What a container with these devices gets, or NoSuchDevice."""
-        raise NotImplementedError
 
     def prefer(self, available: Sequence[str], must: Sequence[str], size: int) -> Sequence[str]:
         """The `size` devices that go best together; `must` are among them."""
@@ -112,7 +112,7 @@ def keep_held(devices: tuple[Device, ...], held: Set[str]) -> tuple[Device, ...]
     The kubelet refuses a pod after its own restart when one of the pod's devices is not on the list, so a device stays
     until nobody holds it, in front of the others.
     """
-    missing = held.difference({device.id for device in devices}) if held else ()
+    missing = held - {device.id for device in devices} if held else ()
     return (*(Device(id) for id in sorted(missing)), *devices) if missing else devices
 
 

@@ -143,5 +143,5 @@ class Ledger:
         # One assignment, and old objects where nothing changed: others read without the lock.
         old = self._ids
         self._ids = {
-            name: old[name] if old.get(name) == ids else frozenset(ids) for name, ids in sets.items()
+            name: old[name] if name in old and old[name] == ids else frozenset(ids) for name, ids in sets.items()
         }

@@ -29,7 +29,7 @@ class Offer:
 
     blocks: int
     changed_at: float
-    room: tuple[tuple[float, float], ...]  # readings since the cooldown began: when, and how many blocks fit (a fraction)
+    room: tuple[tuple[float, float], ...]  # readings of the cooldown: when, and how many blocks fit
 
 
 def begin(room: float, now: float) -> Offer:

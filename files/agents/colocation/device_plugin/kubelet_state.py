@@ -18,6 +18,7 @@ import grpc
 from colocation.common.journal import Log
 from colocation.common.protobuf import message_classes
 from colocation.device_plugin.holders import Held, Ledger, NoCheckpoint, read_checkpoint
+from colocation.device_plugin.plugin import reason
 
 LIST = "/v1.PodResourcesLister/List"
 TABLE = {
@@ -67,7 +68,7 @@ class KubeletState:
     """Keeps the ledger up to date; used from one thread."""
 
     def __init__(self, places: Places, ledger: Ledger) -> None:
-        self._places = places
+        self.places = places
         self._ledger = ledger
         self._channel: grpc.Channel | None = None
         self._file: tuple[int, int, int] | None = None  # of the checkpoint that was read
@@ -103,12 +104,10 @@ class KubeletState:
     def _list(self, problems: list[str]) -> tuple[Held, ...] | None:
         try:
             return read_list(self._call(), self._resources)
-        except grpc.RpcError as problem:
-            said = f"{problem.code().name}: {problem.details()}" if isinstance(problem, grpc.Call) else str(problem)
-        except Exception as problem:  # what protobuf raises for a message that is none
-            said = str(problem) or type(problem).__name__
+        except Exception as problem:  # of grpc, or what protobuf raises for a message that is none
+            said = reason(problem)
         self.close()
-        problems.append(f"the kubelet's PodResources at {self._places.pod_resources} can't be read: {said}")
+        problems.append(f"the kubelet's PodResources at {self.places.pod_resources} can't be read: {said}")
         return None
 
     def _call(self) -> bytes:
@@ -119,7 +118,7 @@ class KubeletState:
                 ("grpc.use_local_subchannel_pool", 1),
                 ("grpc.default_authority", "localhost"),
             )
-            self._channel = grpc.insecure_channel(f"unix:{self._places.pod_resources}", options=options)
+            self._channel = grpc.insecure_channel(f"unix:{self.places.pod_resources}", options=options)
         call: Any = self._channel.unary_unary(LIST, request_serializer=bytes, response_deserializer=bytes)
         content: bytes = call(b"", timeout=LIST_SECONDS)
         return content
@@ -127,23 +126,24 @@ class KubeletState:
     def _checkpoint(self, problems: list[str]) -> tuple[Held, ...] | None:
         """The checkpoint's entries; it is read when it was replaced."""
         try:
-            found = os.stat(self._places.checkpoint)
+            found = os.stat(self.places.checkpoint)
             file = (found.st_ino, found.st_mtime_ns, found.st_size)
             if file != self._file:
                 if found.st_size > MOST_BYTES:
                     raise NoCheckpoint(f"it has {found.st_size} bytes")
-                with open(self._places.checkpoint, "rb") as opened:
+                with open(self.places.checkpoint, "rb") as opened:
                     self._kept = read_checkpoint(opened.read(MOST_BYTES), self._resources)
                 self._file = file
         except FileNotFoundError:
             self._kept, self._file = (), None  # a node that was given nothing has none
         except (OSError, NoCheckpoint) as problem:
             self._kept, self._file = None, None
-            problems.append(f"the kubelet's checkpoint {self._places.checkpoint} can't be read: {problem}")
+            problems.append(f"the kubelet's checkpoint {self.places.checkpoint} can't be read: {problem}")
         return self._kept
 
     def _note(self, problem: str) -> None:
         """Remember a problem for the status; the log has it once."""
         if problem and problem != self.told:
-            log.warning("who holds what is known from before" if self.blind else "who holds what is known from one side", why=problem)
+            source = "before" if self.blind else "one side"
+            log.warning(f"who holds what is known from {source}", why=problem)
         self.told = problem

@@ -125,6 +125,15 @@ def id_list(text: str) -> tuple[int, ...]:
     return tuple(found)
 
 
+def stat(content: bytes) -> dict[str, int]:
+    """A control group's memory.stat."""
+    words = content.decode("ascii", "replace").split()
+    try:
+        return dict(zip(words[::2], map(int, words[1::2]), strict=True))
+    except ValueError:
+        raise Unreadable("memory.stat is no list of names and numbers") from None
+
+
 def numa_stat(content: bytes) -> dict[int, dict[str, int]]:
     """A control group's memory.numa_stat, by NUMA node, with the names of memory.stat."""
     nodes: dict[int, dict[str, int]] = {}

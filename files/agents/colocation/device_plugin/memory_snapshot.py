@@ -2,12 +2,12 @@
 # Apache-2.0 License (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """What is known about a node's memory at one moment, for whoever decides on it: plain values, no files, no clock.
 
-All sizes are bytes, `now` is the monotonic clock. What could not be read is what was last known, and `problem` says so.
+All sizes are bytes, times are of the monotonic clock. What could not be read is what was last known.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,4 +59,7 @@ class MemorySnapshot:
     zones: tuple[Zone, ...]
     holders: tuple[Holder, ...]
     kubepods: str = ""  # the directory above all pods; "" where it was not found
-    problem: str = ""
+
+    def at(self, now: float, available: int) -> MemorySnapshot:
+        """The same with what is available now."""
+        return replace(self, now=now, available=available)

@@ -151,7 +151,7 @@ class PluginServer:
         except Exception as problem:
             code, why = grpc.StatusCode.INTERNAL, str(problem) or type(problem).__name__
         log.warning(f"{what} refused", resource=self.source.resource, why=why)
-        context.abort(code, why)
+        raise context.abort(code, why)
 
 
 def _shown(ids: Sequence[str], most: int = 20) -> str:
