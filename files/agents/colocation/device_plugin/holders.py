@@ -19,7 +19,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 Lives = Callable[[str], bool]
@@ -76,19 +76,19 @@ def join(
         return tuple(before)
     # Where the checkpoint can't be read, what it last said goes on for pods that live.
     known = kept if kept is not None else [held for held in before if held.uid]
-    by_id = {(held.resource, held.container, id): held for held in known for id in held.ids}
+    living = sorted(known, key=lambda held: lives(held.uid))  # of two that have a device, the one that lives counts
+    by_id = {(held.resource, held.container, id): held for held in living for id in held.ids}
     found: list[Held] = []
-    used: set[tuple[str, str, str]] = set()
+    used: set[Held] = set()
     for one in listed or ():
         match = next(filter(None, (by_id.get((one.resource, one.container, id)) for id in one.ids)), None)
-        uid = match.uid if match else ""
-        used.add((one.resource, one.container, uid))
-        found.append(Held(one.resource, one.container, one.ids, uid, one.namespace, one.pod))
+        used |= {match} if match else set()
+        found.append(replace(one, uid=match.uid if match else ""))
     names = {held.uid: held for held in before if held.uid and held.pod}
     for one in known:
-        if (one.resource, one.container, one.uid) not in used and lives(one.uid):
+        if one not in used and lives(one.uid):
             named = names.get(one.uid, one)
-            found.append(Held(one.resource, one.container, one.ids, one.uid, named.namespace, named.pod))
+            found.append(replace(one, namespace=named.namespace, pod=named.pod))
     return tuple(found)
 
 

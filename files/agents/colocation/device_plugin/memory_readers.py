@@ -138,8 +138,8 @@ def numa_stat(content: bytes) -> dict[int, dict[str, int]]:
     """A control group's memory.numa_stat, by NUMA node, with the names of memory.stat."""
     nodes: dict[int, dict[str, int]] = {}
     for line in content.decode("ascii", "replace").splitlines():
-        name, *pairs = line.split()
-        for pair in pairs:
+        name, _blank, pairs = line.partition(" ")
+        for pair in pairs.split():
             node, _equals, count = pair.partition("=")
             if node[:1] == "N" and node[1:].isdigit() and count.isdigit():
                 nodes.setdefault(int(node[1:]), {})[name] = int(count)

@@ -90,7 +90,12 @@ def test_the_three_choices() -> None:
 
 def test_a_clock_that_goes_back_changes_no_answer() -> None:
     expectation = Expectation(Estimate("peak", 10))
-    assert [expectation.after(used, now) for used, now in ((5, 100.0), (3, 20.0), (2, 105.0), (1, 111.0))] == [5, 5, 5, 2]
+    assert [expectation.after(used, now) for used, now in ((5, 100.0), (3, 20.0), (2, 105.0), (1, 111.0))] == [
+        5,
+        5,
+        5,
+        2,
+    ]
 
 
 STAT = {
