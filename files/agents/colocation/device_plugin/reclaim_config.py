@@ -47,9 +47,18 @@ class Migrate:
 
 
 @dataclass(frozen=True, slots=True)
+class Kubernetes:
+    """Who the agent is for the API."""
+
+    kubeconfig: Annotated[str, absolute_or_none] = "/var/lib/colocation/credentials/kubeconfig"  # none: no evictions
+    node: str = ""  # the Node's name; by default the host's, as the kubelet has it
+
+
+@dataclass(frozen=True, slots=True)
 class Reclaim:
     """The whole section."""
 
+    enforce: bool = True  # hold each pod to its blocks by a limit on its control group
     enabled: bool = True
     dry_run: bool = False
     soft_percent: Percent = 5.0  # of the node's memory available: less, and pods are told to go
