@@ -11,6 +11,7 @@ from typing import Annotated
 from colocation.common.config import Between, absolute
 from colocation.device_plugin.accounting import Choice, Estimate, Margins
 from colocation.device_plugin.hysteresis import Damping
+from colocation.device_plugin.zone_account import Rules
 
 MIB = 1 << 20
 
@@ -53,14 +54,12 @@ class Memory:
         """Bytes of a block."""
         return self.unit_mib * MIB
 
-    @property
-    def margins(self) -> Margins:
-        return Margins(self.reserve_mib * MIB, self.watermark)
-
-    @property
-    def damping(self) -> Damping:
-        return Damping(self.cooldown_seconds, self.debounce_blocks, self.slack)
-
-    @property
-    def expectation(self) -> Estimate:
-        return Estimate(self.estimate, self.window_seconds, self.percentile)
+    def rules(self, share: float = 1.0) -> Rules:
+        """For a zone that has this share of the node's memory."""
+        reserve = -int(-self.reserve_mib * MIB * share // 1)
+        return Rules(
+            self.unit,
+            Margins(reserve, self.watermark),
+            Estimate(self.estimate, self.window_seconds, self.percentile),
+            Damping(self.cooldown_seconds, self.debounce_blocks, self.slack),
+        )

@@ -13,16 +13,8 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from colocation.common.journal import Log
-from colocation.device_plugin import blocks, hysteresis, memory_readers
-from colocation.device_plugin.accounting import (
-    Expectation,
-    Margins,
-    Reading,
-    Use,
-    online,
-    room,
-    unreclaimable,
-)
+from colocation.device_plugin import blocks, memory_readers
+from colocation.device_plugin.accounting import Reading, Use, unreclaimable
 from colocation.device_plugin.blocks import Names, Share
 from colocation.device_plugin.devices import (
     Device,
@@ -34,35 +26,23 @@ from colocation.device_plugin.devices import (
     variable_name,
 )
 from colocation.device_plugin.holders import Held
-from colocation.device_plugin.hysteresis import Offer
 from colocation.device_plugin.memory_config import Memory
 from colocation.device_plugin.memory_metrics import MemoryMetrics
 from colocation.device_plugin.memory_readers import Roots, Unreadable
 from colocation.device_plugin.memory_snapshot import Holder, MemorySnapshot, Zone
+from colocation.device_plugin.zone_account import ZoneAccount, fell
 
 LIMIT_VARIABLE = "COLOCATION_MEMORY_BYTES"
 BLOCKS_ANNOTATION = "colocation-memory/blocks"
 LIMIT_ANNOTATION = "colocation-memory/bytes"  # what the CRI proxy makes the container's limit of
+ALL = -1  # in the place of a NUMA node
 WHOLE = 0  # the zone in the blocks' names where all of the memory is one
 log = Log("device_plugin")
 
 
-@dataclass(slots=True)
-class _Part:
-    """What is remembered of a zone between readings."""
-
-    expectation: Expectation
-    hint: int | None = None
-    offer: Offer | None = None
-    reading: Reading = Reading(0, 0)
-    online: int = 0
-    expected: int = 0
-    reserve: int = 0
-
-
 @dataclass(frozen=True, slots=True)
 class _Pod:
-    """A holder's pod: its directory, and what it uses by NUMA node (-1: in all)."""
+    """A holder's pod: its directory, and what it uses by NUMA node and in all."""
 
     cgroup: str
     used: Mapping[int, int]
@@ -76,7 +56,8 @@ class MemorySource(Source):
     def __init__(self, resource: str, settings: Memory, metrics: MemoryMetrics, cgroup_root: str) -> None:
         self.resource = resource
         self._metrics = metrics
-        self._parts: dict[int, _Part] = {}
+        self._settings = settings
+        self._zones: dict[int, ZoneAccount] = {}
         self._shares: tuple[Share, ...] = ()
         self._list: tuple[Device, ...] = ()
         self._list_of: tuple[object, ...] = ()
@@ -90,12 +71,9 @@ class MemorySource(Source):
 
     def configure(self, settings: Memory, cgroup_root: str) -> None:
         """Take settings; what was seen before is kept as far as it still means the same."""
-        old = getattr(self, "_settings", settings)
+        old = self._settings
         if (old.unit_mib, old.per_numa_node) != (settings.unit_mib, settings.per_numa_node):
-            self._parts = {}
-        for part in self._parts.values():
-            if part.expectation.rule != settings.expectation:
-                part.expectation = Expectation(settings.expectation)
+            self._zones = {}
         self._settings = settings
         self._names = Names(settings.block_prefix)
         self._roots = Roots(settings.proc, settings.numa_nodes, cgroup_root)
@@ -140,7 +118,7 @@ class MemorySource(Source):
             return False  # the refresh that is due will say so
         if self.snapshot is not None:
             self.snapshot = self.snapshot.at(now, reading.available)
-        return self._refreshed_available - reading.available >= self._settings.unit
+        return fell(self._refreshed_available, reading.available, self._settings.unit)
 
     def refresh(
         self, holders: Sequence[Held], held: Set[str], pods: Mapping[str, str], kubepods: str, now: float
@@ -171,7 +149,7 @@ class MemorySource(Source):
     def _read_pod(self, cgroup: str) -> _Pod:
         """What a pod uses; nothing if it is gone meanwhile, which is then nobody's or somebody else's."""
         try:
-            used = {-1: unreclaimable(memory_readers.stat(memory_readers.read(f"{cgroup}/memory.stat")))}
+            used = {ALL: unreclaimable(memory_readers.stat(memory_readers.read(f"{cgroup}/memory.stat")))}
             if self._settings.per_numa_node:
                 nodes = memory_readers.numa_stat(memory_readers.read(f"{cgroup}/memory.numa_stat"))
                 used |= {number: unreclaimable(stat) for number, stat in nodes.items()}
@@ -188,23 +166,21 @@ class MemorySource(Source):
     ) -> None:
         settings = self._settings
         whole = sum(reading.total for reading, _hint in zones.values())
-        self._parts = {number: self._parts.get(number) or _Part(Expectation(settings.expectation)) for number in zones}
         rights = self._rights(holders, tuple(zones))
-        for number, (reading, hint) in zones.items():
-            part = self._parts[number]
-            key = number if settings.per_numa_node else -1
+        accounts: dict[int, ZoneAccount] = {}
+        for number, (reading, _hint) in zones.items():
+            rules = settings.rules(reading.total / max(whole, 1))
+            account = accounts[number] = self._zones.get(number) or ZoneAccount(rules)
+            account.change(rules)
+            key = number if settings.per_numa_node else ALL
             uses = [
                 Use(pods[uid].used.get(key, 0), right * settings.unit)
                 for (uid, zone), right in rights.items()
                 if zone == number and uid in pods
             ]
-            part.reading, part.hint = reading, hint
-            part.reserve = -(-settings.margins.reserve * reading.total // max(whole, 1))
-            part.online = online(reading, uses)
-            part.expected = part.expectation.after(part.online, now)
-            margins = Margins(part.reserve, settings.watermark)
-            self._offer(number, part, room(reading, part.expected, margins) / settings.unit, now)
-        shares = tuple(Share(n, p.offer.blocks, p.hint) for n, p in sorted(self._parts.items()) if p.offer)
+            self._tell(number, account, account.take(reading, uses, now))
+        self._zones = accounts
+        shares = tuple(Share(number, accounts[number].target, hint) for number, (_r, hint) in sorted(zones.items()))
         self._shares = self._shares if shares == self._shares else shares
 
     def _rights(self, holders: Sequence[Held], zones: tuple[int, ...]) -> dict[tuple[str, int], int]:
@@ -216,23 +192,11 @@ class MemorySource(Source):
                 rights[held.uid, number] = rights.get((held.uid, number), 0) + count
         return rights
 
-    def _offer(self, number: int, part: _Part, fits: float, now: float) -> None:
-        before = part.offer
-        if before is None:
-            part.offer = hysteresis.begin(fits, now)
-            return
-        part.offer = hysteresis.step(before, fits, now, self._settings.damping)
-        if part.offer.blocks == before.blocks:
-            return
-        self._metrics.resized(part.offer.blocks - before.blocks)
-        log.info(
-            "another number of blocks is offered",
-            zone=number,
-            before=before.blocks,
-            now=part.offer.blocks,
-            online=part.online,
-            expected=part.expected,
-        )
+    def _tell(self, number: int, account: ZoneAccount, more: int) -> None:
+        if more:
+            self._metrics.resized(more)
+            now, online, expected = account.target, account.online, account.expected
+            log.info("another number of blocks", zone=number, more=more, now=now, online=online, expected=expected)
 
     def _make_snapshot(
         self,
@@ -247,24 +211,24 @@ class MemorySource(Source):
         zones = tuple(
             Zone(
                 number if self._settings.per_numa_node else None,
-                part.reading.total,
-                part.reading.available,
-                part.online,
-                part.expected,
-                part.reserve,
-                self._settings.margins.watermark_bytes(part.reading.total),
-                part.offer.blocks if part.offer else 0,
+                account.reading.total,
+                account.reading.available,
+                account.online,
+                account.expected,
+                account.rules.margins.reserve,
+                account.rules.margins.watermark_bytes(account.reading.total),
+                account.target,
                 taken.get(number, 0),
             )
-            for number, part in sorted(self._parts.items())
+            for number, account in sorted(self._zones.items())
         )
         nobody = _Pod("", {})
         named = tuple(
-            Holder(h.namespace, h.pod, h.uid, h.container, h.ids, pod.cgroup, pod.used.get(-1, 0))
+            Holder(h.namespace, h.pod, h.uid, h.container, h.ids, pod.cgroup, pod.used.get(ALL, 0))
             for h in holders
             for pod in (pods.get(h.uid, nobody),)
         )
-        margins = self._settings.margins
+        margins = self._settings.rules().margins
         return MemorySnapshot(
             now,
             self._read_at,

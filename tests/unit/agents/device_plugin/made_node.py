@@ -1,6 +1,6 @@
 # Copyright: colocation.kubernetes contributors
 # Apache-2.0 License (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""A made-up node: /proc, sysfs and a tree of control groups as files in a directory, in either cgroup driver's layout."""
+"""A made-up node: /proc, sysfs and a tree of control groups as files in a directory, in the layout of either driver."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # Copyright: colocation.kubernetes contributors
 # Apache-2.0 License (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The accounting never offers what online pods use, answers in the same direction as its figures, and forgets nothing."""
+"""The accounting never offers what online pods use, answers in the direction of its figures, and forgets nothing."""
 
 from __future__ import annotations
 
