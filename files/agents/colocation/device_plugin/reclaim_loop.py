@@ -21,7 +21,7 @@ from colocation.device_plugin import migrate, reclaim, reclaim_cgroup
 from colocation.device_plugin.evict import Answer, Said
 from colocation.device_plugin.migrate import Wish
 from colocation.device_plugin.pressure import MEMORY, Pressure
-from colocation.device_plugin.reclaim import Action, Candidate, Level, Memory, Rules, Rung, Sight
+from colocation.device_plugin.reclaim import Action, Candidate, Kind, Level, Memory, Rules, Rung, Sight
 from colocation.device_plugin.reclaim_config import Reclaim
 from colocation.device_plugin.reclaim_metrics import ReclaimMetrics
 from colocation.device_plugin.reclaim_offer import Withdrawn
@@ -209,9 +209,8 @@ class Reclaimer:
             if use is not None:
                 fact, blocks = self._worker.facts(pod.uid), len(pod.blocks)
                 size = blocks * snapshot.block_bytes
-                found.append(
-                    Candidate(pod.uid, fact.priority, fact.created, blocks, size, use.use, use.cache, fact.kind)
-                )
+                kind = fact.kind if "-" in pod.uid else Kind.STATIC  # the kubelet's own pods have a hash as UID
+                found.append(Candidate(pod.uid, fact.priority, fact.created, blocks, size, use.use, use.cache, kind))
         wishes = [Wish(c.uid, c.blocks, self._worker.facts(c.uid)) for c in sorted(found, key=lambda c: c.order)]
         places = migrate.places(wishes, self._worker.rooms)
         return tuple(replace(c, room_at=places.get(c.uid, "")) for c in found)

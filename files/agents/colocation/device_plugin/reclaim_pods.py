@@ -34,11 +34,11 @@ class Toleration:
 
 @dataclass(frozen=True, slots=True)
 class PodFacts:
-    """One pod. What is not known (the API never answered) is as for the least important of pods."""
+    """One pod. One of which the API never told is the least important, and nobody would start it again."""
 
     priority: int = 0
     created: float = 0.0
-    kind: Kind = Kind.MANAGED
+    kind: Kind = Kind.UNMANAGED
     movable: bool = False  # its controller starts it where there is room
     grace: float = GRACE_SECONDS
     others: int = 0  # bytes that containers without blocks may have
