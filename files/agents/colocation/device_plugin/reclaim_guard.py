@@ -2,9 +2,9 @@
 # Apache-2.0 License (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """The agent's side of reclaim and limits: one object that lives as long as the agent, whatever the configuration says.
 
-    guard.configure(resource, config.reclaim, config.kubernetes)     # None instead of a resource: nothing to guard
-    guard.tick(memory.snapshot, now, alive)                          # each round
-    memory.withdrawn = guard.withdrawn
+guard.configure(resource, config.reclaim, config.kubernetes)     # None instead of a resource: nothing to guard
+guard.tick(memory.snapshot, now, alive)                          # each round
+memory.withdrawn = guard.withdrawn
 """
 
 from __future__ import annotations

@@ -12,19 +12,20 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from colocation.common.journal import Log
 from colocation.common.status import Cell, Table
 from colocation.device_plugin import migrate, reclaim, reclaim_cgroup
 from colocation.device_plugin.evict import Answer, Said
-from colocation.device_plugin.migrate import Wish
+from colocation.device_plugin.migrate import Room, Wish
 from colocation.device_plugin.pressure import MEMORY, Pressure
 from colocation.device_plugin.reclaim import Action, Candidate, Kind, Level, Memory, Rules, Rung, Sight
 from colocation.device_plugin.reclaim_config import Reclaim
 from colocation.device_plugin.reclaim_metrics import ReclaimMetrics
 from colocation.device_plugin.reclaim_offer import Withdrawn
+from colocation.device_plugin.reclaim_pods import UNKNOWN
 from colocation.device_plugin.reclaim_view import PodHolding, Snapshot
 from colocation.device_plugin.reclaim_work import Identities, Job, Worker
 
@@ -127,6 +128,15 @@ class Reclaimer:
     def others(self, uid: str) -> int:
         """Bytes that a pod's containers without blocks may have, for its limit."""
         return self._worker.facts(uid).others
+
+    def knows(self, uids: Iterable[str]) -> bool:
+        """Whether the API told of these pods."""
+        return all(self._worker.facts(uid) is not UNKNOWN for uid in uids)
+
+    @property
+    def room(self) -> tuple[Room, ...]:
+        """Other nodes with free blocks, as far as it was of interest."""
+        return self._worker.rooms
 
     def stop(self) -> None:
         if self._stopping.is_set():
