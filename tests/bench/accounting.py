@@ -4,9 +4,9 @@
 formula and a fixed half, on the same four days.
 
 Batch work takes what is offered and uses most of it; when the offer falls below what is held, its pods end within some
-minutes. Idle is all that online work does not hold. An offer is too large in a second in which it, or the one that stood
-when the second began, is more than that; what is held is not judged, for that is the reclaim's part, but what has to be
-taken from holders is told. MemAvailable is made as the kernel makes it.
+minutes. Idle is all that online work does not hold. An offer is too large in a second in which it, or the one that
+stood when the second began, is more than that; what is held is not judged, for that is the reclaim's part, but what has
+to be taken from holders is told. MemAvailable is made as the kernel makes it.
 """
 
 from __future__ import annotations
@@ -67,6 +67,10 @@ class Batch:
         self.used = 0
         self.taken = 0
 
+    def yield_to(self, online: int) -> None:
+        """Online work takes what it wants: where there is not enough for both, batch pods are killed."""
+        self.used = max(0, min(self.used, TOTAL - KEPT - online))
+
     def live(self, second: int, offered: int) -> None:
         if offered >= self.held:
             self.held = offered
@@ -100,6 +104,7 @@ def day(rival: Rival, trace: Iterator[Moment], seed: int) -> Tally:
     """One day of one rival."""
     tally, batch, before = Tally(), Batch(seed), -1
     for second, moment in enumerate(trace):
+        batch.yield_to(moment.online)
         offered = rival.offer(sight(second, moment, batch))
         batch.live(second, offered)
         idle = TOTAL - moment.online
