@@ -33,7 +33,9 @@ class Moment:
         return self.system + self.guaranteed + self.burstable
 
 
-def _moments(burstable: Callable[[int], float], cache: Callable[[int], float], chance: random.Random) -> Iterator[Moment]:
+def _moments(
+    burstable: Callable[[int], float], cache: Callable[[int], float], chance: random.Random
+) -> Iterator[Moment]:
     for second in range(DAY):
         system = 2.5 * GIB + chance.gauss(0, 20 * MIB)
         guaranteed = 6 * GIB + 200 * MIB * math.sin(second / 700)
@@ -56,11 +58,13 @@ def diurnal(seed: int) -> Iterator[Moment]:
 
 
 def bursty(seed: int) -> Iterator[Moment]:
-    """Bursts of 1 to 9 GiB that come at any time, rise in 3 to 60 seconds and last for minutes."""
+    """Bursts of 1 to 12 GiB at any time, which rise in 1 to 30 seconds and last for minutes; three storms, which take
+    three eighths of the node in five seconds."""
     chance = random.Random(seed)
     bursts, at = [], 0.0
     while (at := at + chance.expovariate(1 / 900)) < DAY:
-        bursts.append((at, chance.uniform(3, 60), chance.uniform(60, 900), chance.uniform(1, 9) * GIB))
+        bursts.append((at, chance.uniform(1, 30), chance.uniform(60, 900), chance.uniform(1, 12) * GIB))
+    bursts += [(chance.uniform(0, DAY), 5.0, 120.0, 0.375 * TOTAL) for _storm in range(3)]
 
     def burstable(second: int) -> float:
         height = 0.0
