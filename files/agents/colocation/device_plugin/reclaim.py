@@ -24,7 +24,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 LOOK_AHEAD = 1.0  # seconds
-KILL_SECONDS = 1.0  # a killed cgroup's memory is back by then
+KILL_SECONDS = 1.0  # the memory of processes that were killed is back by then
 LEAST_WAIT, MOST_WAIT = 0.1, 1.0  # seconds between two looks
 
 
@@ -182,9 +182,9 @@ def may_evict_soon(sight: Sight, rules: Rules) -> bool:
     return sight.available < 2 * rules.soft or sight.allocated > sight.target
 
 
-def evicted(memory: Memory, uid: str, until: float) -> Memory:
-    """The API took the eviction; by then the pod should be gone."""
-    return replace(memory, going={**memory.going, uid: Going(Rung.EVICT, until)})
+def evicted(memory: Memory, uid: str, rung: Rung, until: float) -> Memory:
+    """The API took the eviction; by then the pod should be gone, and what it has in volumes of memory."""
+    return replace(memory, going={**memory.going, uid: Going(rung, until)})
 
 
 def failed(memory: Memory, uid: str) -> Memory:

@@ -32,7 +32,7 @@ from colocation.device_plugin.reclaim_work import Identities, Job, Worker
 FALL_SECONDS = 1.0  # over which the rate of falling is taken
 REST_SECONDS = 60.0  # blocks of a pod that went stay withdrawn so long
 KEPT = 20  # actions that the status shows
-GONE_SECONDS = 10.0  # after its grace period an evicted pod should be gone
+GONE_SECONDS = 5.0  # after its grace period an evicted pod should be gone
 COLUMNS = ("when", "pod", "action", "freed", "result", "why")
 _SAID = {"done": "took memory back", "gone": "a pod went by itself", "dry run": "would take memory back"}
 log = Log("reclaim")
@@ -259,7 +259,8 @@ class Reclaimer:
             if rung is Rung.SQUEEZE:
                 continue
             if answer.said is Said.DONE:
-                self._memory = reclaim.evicted(self._memory, uid, now + self._worker.facts(uid).grace + GONE_SECONDS)
+                grace = 0.0 if rung is Rung.KILL else self._worker.facts(uid).grace
+                self._memory = reclaim.evicted(self._memory, uid, rung, now + grace + GONE_SECONDS)
             elif answer.said is Said.REFUSED:
                 self._memory = reclaim.refused(self._memory, uid, now + answer.again)
             elif answer.said is Said.FAILED and rung is not Rung.KILL:

@@ -146,7 +146,7 @@ def test_who_turns_out_not_to_be_needed_is_let_off() -> None:
 def test_who_was_told_to_go_counts_as_coming_until_his_time_is_over() -> None:
     seen = sight(pod("a"), pod("b"), available=900, stalled=True)
     first = decide(FRESH, seen, RULES)
-    memory = evicted(first.memory, "a", 200.0)
+    memory = evicted(first.memory, "a", Rung.EVICT, 200.0)
     assert decide(memory, replace(seen, now=140.0), RULES).actions == ()
     assert [a.uid for a in decide(memory, replace(seen, now=140.0, available=500 * MIB), RULES).actions] == ["a", "b"]
     late = decide(memory, replace(seen, now=200.0), RULES)
