@@ -10,8 +10,9 @@ of a zone as the target says or as are held, whichever is more, the held ones fi
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import count, islice
 
 from colocation.device_plugin.devices import Device
@@ -37,18 +38,27 @@ class Names:
 
     def parse(self, id: str) -> tuple[int, int] | None:
         """Zone and number of a block; None for what is none of ours."""
-        found = re.fullmatch(rf"{re.escape(self.prefix)}-(0|[1-9]\d{{0,5}})-(0|[1-9]\d{{0,8}})", id, re.ASCII)
-        return (int(found[1]), int(found[2])) if found else None
+        return _place(self.prefix, id)
+
+
+@lru_cache(maxsize=1 << 14)  # the same few thousand names are asked for in each refresh
+def _place(prefix: str, id: str) -> tuple[int, int] | None:
+    found = re.fullmatch(rf"{re.escape(prefix)}-(0|[1-9]\d{{0,5}})-(0|[1-9]\d{{0,8}})", id, re.ASCII)
+    return (int(found[1]), int(found[2])) if found else None
 
 
 def allocated(names: Names, shares: Sequence[Share], held: Iterable[str]) -> dict[int, int]:
-    """Blocks that are held, by zone. What has another name, or is of a zone that is no more, counts in the first."""
+    """Blocks that are held, by zone."""
     counts = {share.number: 0 for share in shares}
     for id in held:
-        place = names.parse(id)
-        zone = place[0] if place and place[0] in counts else shares[0].number
-        counts[zone] += 1
+        counts[zone_of(names, counts, id)] += 1
     return counts
+
+
+def zone_of(names: Names, zones: Collection[int], id: str) -> int:
+    """Where a block counts. What has another name, or is of a zone that is no more, counts in the first."""
+    place = names.parse(id)
+    return place[0] if place and place[0] in zones else next(iter(zones))
 
 
 def offer(names: Names, shares: Sequence[Share], held: Set[str]) -> tuple[Device, ...]:

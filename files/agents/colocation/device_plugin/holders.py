@@ -19,7 +19,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 Lives = Callable[[str], bool]
@@ -83,12 +83,13 @@ def join(
     for one in listed or ():
         match = next(filter(None, (by_id.get((one.resource, one.container, id)) for id in one.ids)), None)
         used |= {match} if match else set()
-        found.append(replace(one, uid=match.uid if match else ""))
+        uid = match.uid if match else ""
+        found.append(Held(one.resource, one.container, one.ids, uid, one.namespace, one.pod))
     names = {held.uid: held for held in before if held.uid and held.pod}
     for one in known:
         if one not in used and lives(one.uid):
             named = names.get(one.uid, one)
-            found.append(replace(one, namespace=named.namespace, pod=named.pod))
+            found.append(Held(one.resource, one.container, one.ids, one.uid, named.namespace, named.pod))
     return tuple(found)
 
 

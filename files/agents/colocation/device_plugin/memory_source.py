@@ -186,10 +186,10 @@ class MemorySource(Source):
     def _rights(self, holders: Sequence[Held], zones: tuple[int, ...]) -> dict[tuple[str, int], int]:
         """Blocks of each pod in each zone."""
         rights: dict[tuple[str, int], int] = {}
-        shares = [Share(number, 0) for number in zones]
         for held in holders:
-            for number, count in blocks.allocated(self._names, shares, held.ids).items():
-                rights[held.uid, number] = rights.get((held.uid, number), 0) + count
+            for id in held.ids:
+                key = (held.uid, blocks.zone_of(self._names, zones, id))
+                rights[key] = rights.get(key, 0) + 1
         return rights
 
     def _tell(self, number: int, account: ZoneAccount, more: int) -> None:
