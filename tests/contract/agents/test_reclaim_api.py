@@ -123,7 +123,7 @@ def held(server: ApiServer, place: Path, name: str, use: int, blocks: int) -> Po
     uid = server.kubectl("-n", SPACE, "get", "pod", name, "-o", "jsonpath={.metadata.uid}")
     cgroup = place / "kubepods" / f"pod{uid}"
     cgroup.mkdir(parents=True)
-    (cgroup / "memory.stat").write_text(f"anon {use * MIB}\n")
+    (cgroup / "memory.stat").write_text(f"inactive_anon {use * MIB}\n")
     return PodHolding(SPACE, name, uid, str(cgroup), (Holding("main", tuple(f"CM-{name}-{n}" for n in range(blocks))),))
 
 
@@ -160,7 +160,8 @@ def test_a_round_is_refused_by_a_budget_and_then_takes_the_next_pod(
     )
     until("the API server knows the node's pods", lambda: evict(kubelet, pods[0]).said is Said.REFUSED)
     meminfo = tmp_path / "meminfo"
-    meminfo.write_text(f"MemFree: {560 << 10} kB\nMemAvailable: {560 << 10} kB\n")
+    text = "MemTotal: {} kB\nMemFree: 1000 kB\nMemAvailable: {} kB\n"
+    meminfo.write_text(text.format(10_000 << 10, 560 << 10))
     reclaimer = Reclaimer(
         Reclaim(check_seconds=1.0),
         Identities(OWN, kubelet, migrator),
@@ -170,11 +171,11 @@ def test_a_round_is_refused_by_a_budget_and_then_takes_the_next_pod(
     )
     reclaimers.append(reclaimer)
     # Little is available, so the free blocks of other nodes are looked for; but not too little yet.
-    snapshot = Snapshot(BLOCKS, 512 * MIB, 6, 6, pods, 10_000 * MIB, 0, 0)
+    snapshot = Snapshot(BLOCKS, 512 * MIB, 6, 6, pods)
     reclaimer.tick(time.monotonic(), snapshot)
     until("it knows the pods and the room", lambda: reclaimer.knows(pod.uid for pod in pods) and reclaimer.room)
     assert [(room.node, room.blocks) for room in reclaimer.room] == [(OTHER, 2)]
-    meminfo.write_text(f"MemFree: {460 << 10} kB\nMemAvailable: {460 << 10} kB\n")
+    meminfo.write_text(text.format(10_000 << 10, 460 << 10))
     until("an eviction is done", lambda: any(row[4] == "done" for row in reclaimer.table.rows))
     rows = [(row[1], row[2], row[4]) for row in reversed(reclaimer.table.rows)]
     # The guarded pod has room elsewhere and the lowest priority; of the others the bare one uses most over its blocks.

@@ -59,7 +59,7 @@ class DevicePluginAgent:
             else:
                 plugins[resource] = Plugin(source, rules, self._metrics, self._ledger)
         self._watch(config)
-        self._guard.configure(self._memory.resource if self._memory else None, config.reclaim, config.kubernetes)
+        self._guard.configure(config.memory, config.reclaim, config.kubernetes)
         self._config = config
         self._plugins = plugins  # one assignment: the status is read from other threads
 

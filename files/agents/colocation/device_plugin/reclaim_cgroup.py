@@ -8,11 +8,10 @@ import contextlib
 import os
 from dataclasses import dataclass
 
+from colocation.device_plugin import memory_readers
+from colocation.device_plugin.accounting import unreclaimable
 from colocation.device_plugin.limits import UNLIMITED, is_pod
-
-MOST_STAT = 1 << 16
-# What the kernel keeps for a pod besides its pages: one word since Linux 5.18, before that in parts.
-_PARTS = ("kernel_stack", "pagetables", "percpu", "sock", "slab")
+from colocation.device_plugin.memory_readers import Unreadable
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,26 +22,13 @@ class Use:
     cache: int  # page cache that can be dropped
 
 
-def parse(stat: str) -> Use:
-    """From the text of memory.stat."""
-    figures = {}
-    for line in stat.splitlines():
-        name, _, number = line.partition(" ")
-        if number.isdigit():
-            figures[name] = int(number)
-    get = figures.get
-    kernel = get("kernel", sum(get(part, 0) for part in _PARTS)) - get("slab_reclaimable", 0)
-    cache = max(0, get("file", 0) - get("shmem", 0) - get("file_dirty", 0))
-    return Use(get("anon", 0) + get("shmem", 0) + max(0, kernel), cache)
-
-
 def read(cgroup: str) -> Use | None:
     """What a pod uses now; nothing where it is gone."""
     try:
-        with open(os.path.join(cgroup, "memory.stat"), encoding="ascii") as stream:
-            return parse(stream.read(MOST_STAT))
-    except (OSError, UnicodeDecodeError):
+        stat = memory_readers.stat(memory_readers.read(os.path.join(cgroup, "memory.stat")))
+    except Unreadable:
         return None
+    return Use(unreclaimable(stat), stat.get("active_file", 0) + stat.get("inactive_file", 0))
 
 
 def squeeze(cgroup: str, amount: int) -> str:
@@ -103,7 +89,7 @@ def _kill_by_limit(cgroup: str) -> str:
 
 def _read(cgroup: str, name: str) -> str:
     with open(os.path.join(cgroup, name), encoding="ascii") as stream:
-        return stream.read(MOST_STAT).strip()
+        return stream.read().strip()
 
 
 def _write(cgroup: str, name: str, text: str) -> None:

@@ -10,7 +10,7 @@ memory.withdrawn = guard.withdrawn
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from colocation.common.kube_api import KubeApi, kubeconfig
 from colocation.common.metrics import Registry
@@ -18,6 +18,7 @@ from colocation.common.retry import Backoff
 from colocation.common.status import Cell, Table
 from colocation.device_plugin.limits import limits
 from colocation.device_plugin.limits_keeper import Keeper
+from colocation.device_plugin.memory_config import Memory
 from colocation.device_plugin.memory_snapshot import Holder, MemorySnapshot
 from colocation.device_plugin.reclaim_config import Kubernetes, Reclaim
 from colocation.device_plugin.reclaim_loop import Reclaimer
@@ -28,7 +29,7 @@ from colocation.device_plugin.reclaim_work import Identities
 API_SECONDS = 5.0
 ONE_TRY = Backoff(tries=1)  # whoever is evicted is chosen anew in the next round, from what is true then
 
-Wanted = tuple[str, Reclaim, Kubernetes]
+Wanted = tuple[str, str, Reclaim, Kubernetes]
 
 
 class Guard:
@@ -46,21 +47,23 @@ class Guard:
         reclaimer = self._reclaimer
         return reclaimer.withdrawn if reclaimer else frozenset()
 
-    def configure(self, resource: str | None, config: Reclaim, kubernetes: Kubernetes) -> None:
-        """Begin anew where something changed."""
-        wanted = (resource, config, kubernetes) if resource else None
+    def configure(self, offered: Mapping[str, Memory], config: Reclaim, kubernetes: Kubernetes) -> None:
+        """Begin anew where something changed. Of the memory on offer there is one resource at most."""
+        found = ((resource, memory.proc, config, kubernetes) for resource, memory in offered.items())
+        wanted = next(found, None)
         if wanted == self._wanted:
             return
         self.stop()
         self._wanted = wanted
         if wanted and config.enabled:
-            self._reclaimer = Reclaimer(config, identities(config, kubernetes), self._metrics)
+            files = (f"{wanted[1]}/meminfo", f"{wanted[1]}/pressure/memory")
+            self._reclaimer = Reclaimer(config, identities(config, kubernetes), self._metrics, *files)
 
     def tick(self, snapshot: MemorySnapshot, now: float, alive: Callable[[], None] = lambda: None) -> None:
         """Bring what is known now, and hold the pods to their blocks."""
         if self._wanted is None:
             return
-        resource, config, _kubernetes = self._wanted
+        resource, _proc, config, _kubernetes = self._wanted
         seen, reclaimer = view(snapshot, resource), self._reclaimer
         if reclaimer:
             reclaimer.tick(now, seen)
@@ -110,9 +113,6 @@ def view(snapshot: MemorySnapshot, resource: str) -> Snapshot:
         snapshot.target,
         snapshot.allocated,
         tuple(_pod(holders) for holders in pods.values()),
-        snapshot.total,
-        snapshot.available,
-        snapshot.watermark,
     )
 
 

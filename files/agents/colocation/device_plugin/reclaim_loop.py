@@ -194,9 +194,11 @@ class Reclaimer:
             self._metrics.triggers.add()
         if snapshot is None or self._stopping.is_set():
             return reclaim.MOST_WAIT
-        rule = rules(self._config, snapshot.memory_total)
         self._take_answers(began)
-        sight = self._look(snapshot, stalled, began)
+        meminfo = read_meminfo(self._meminfo)
+        rule = rules(self._config, meminfo.total)
+        falling = self._fall.after(began, meminfo.available)
+        sight = Sight(began, meminfo.available, meminfo.free, falling, stalled, snapshot.target, snapshot.allocated, ())
         if reclaim.needs_pods(self._memory, sight, rule):
             sight = replace(sight, candidates=self._candidates(snapshot))
             decision = reclaim.decide(self._memory, sight, rule)
@@ -206,11 +208,6 @@ class Reclaimer:
             self._act(decision.actions, snapshot, began)
         self._worker.know(snapshot.pods, snapshot.resource, reclaim.may_evict_soon(sight, rule))
         return reclaim.wait(sight, rule)
-
-    def _look(self, snapshot: Snapshot, stalled: bool, now: float) -> Sight:
-        available, free = read_meminfo(self._meminfo)
-        falling = self._fall.after(now, available)
-        return Sight(now, available, free, falling, stalled, snapshot.target, snapshot.allocated, ())
 
     def _candidates(self, snapshot: Snapshot) -> tuple[Candidate, ...]:
         found = []
@@ -295,14 +292,23 @@ class Reclaimer:
         self._done.append(Done(when, name, action.rung.value, action.amount, result, why or action.why))
 
 
-def read_meminfo(path: str) -> tuple[int, int]:
-    """MemAvailable and MemFree in bytes."""
+@dataclass(frozen=True, slots=True)
+class Meminfo:
+    """Bytes."""
+
+    total: int
+    free: int
+    available: int
+
+
+def read_meminfo(path: str) -> Meminfo:
+    """The node's memory now."""
     found: dict[str, int] = {}
     with open(path, encoding="ascii") as stream:
         for line in stream:
             name, _, rest = line.partition(":")
-            if name in ("MemFree", "MemAvailable"):
+            if name in ("MemTotal", "MemFree", "MemAvailable"):
                 found[name] = int(rest.split()[0]) << 10
-                if len(found) == 2:
-                    return found["MemAvailable"], found["MemFree"]
-    raise ValueError(f"{path} has no MemAvailable")
+                if len(found) == 3:
+                    return Meminfo(found["MemTotal"], found["MemFree"], found["MemAvailable"])
+    raise ValueError(f"{path} has no MemTotal, MemFree and MemAvailable")

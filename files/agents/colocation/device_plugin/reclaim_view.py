@@ -44,6 +44,3 @@ class Snapshot:
     target: int  # blocks that the node can give
     allocated: int  # blocks that pods hold; more than the target when online use grew
     pods: tuple[PodHolding, ...]
-    memory_total: int  # bytes, as the others
-    memory_available: int
-    watermark: int  # what the offer leaves free

@@ -50,7 +50,9 @@ class NodeDouble:
 
     def set(self, available: int, free: int = 5000) -> None:
         scratch = self.place / "meminfo.new"
-        scratch.write_text(f"MemTotal: 1 kB\nMemFree: {free << 10} kB\nMemAvailable: {available << 10} kB\n")
+        scratch.write_text(
+            f"MemTotal: {TOTAL >> 10} kB\nMemFree: {free << 10} kB\nMemAvailable: {available << 10} kB\n"
+        )
         scratch.replace(self.meminfo)
 
     def add(self, use: int, blocks: int = 1) -> Path:
@@ -58,7 +60,7 @@ class NodeDouble:
         uid = UID.format(number)
         directory = self.place / "kubepods" / f"pod{uid}"
         directory.mkdir(parents=True)
-        (directory / "memory.stat").write_text(f"anon {use * MIB}\nfile {100 * MIB}\n")
+        (directory / "memory.stat").write_text(f"inactive_anon {use * MIB}\ninactive_file {100 * MIB}\n")
         (directory / "cgroup.kill").touch()
         (directory / "memory.reclaim").touch()
         held = Holding("main", tuple(f"CM-0-{number}{n}" for n in range(blocks)))
@@ -68,7 +70,7 @@ class NodeDouble:
     def snapshot(self, target: int | None = None) -> Snapshot:
         held = sum(len(pod.blocks) for pod in self.pods)
         wanted = held if target is None else target
-        return Snapshot("test.com/cm", 512 * MIB, wanted, held, tuple(self.pods), TOTAL, 0, 0)
+        return Snapshot("test.com/cm", 512 * MIB, wanted, held, tuple(self.pods))
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ def pod(uid: str, *blocks: str) -> PodHolding:
 
 def snapshot(*pods: PodHolding, target: int = 2) -> Snapshot:
     held = sum(len(pod.blocks) for pod in pods)
-    return Snapshot("test.com/colocation-memory", 1 << 29, target, held, pods, 0, 0, 0)
+    return Snapshot("test.com/colocation-memory", 1 << 29, target, held, pods)
 
 
 A, B = pod("a", "CM-0-0", "CM-0-1"), pod("b", "CM-0-2")
