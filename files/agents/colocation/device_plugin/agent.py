@@ -11,7 +11,7 @@ from collections.abc import Callable
 from colocation import __version__
 from colocation.common.journal import Log
 from colocation.common.metrics import Registry
-from colocation.common.status import Status, Table
+from colocation.common.status import Cell, Status, Table
 from colocation.device_plugin.cgroup_tree import PodTree
 from colocation.device_plugin.config import Config
 from colocation.device_plugin.devices import MockSource, Source
@@ -20,6 +20,7 @@ from colocation.device_plugin.kubelet_state import CHECKPOINT, KubeletState, Pla
 from colocation.device_plugin.memory_metrics import MemoryMetrics, tables
 from colocation.device_plugin.memory_source import MemorySource
 from colocation.device_plugin.plugin import Metrics, Plugin, Rules, file_id, reason
+from colocation.device_plugin.reclaim_guard import Guard
 
 COLUMNS = ("resource", "devices", "held", "watched", "state", "socket")
 PENDING_SECONDS = 2.0  # between two looks while a container was given devices and is not known yet
@@ -34,6 +35,7 @@ class DevicePluginAgent:
         self._memory_metrics = MemoryMetrics(registry)
         self._plugins: dict[str, Plugin] = {}
         self._memory: MemorySource | None = None
+        self._guard = Guard(registry)
         self._ledger = Ledger()
         self._config = Config()
         self._kubelet: KubeletState | None = None
@@ -57,12 +59,16 @@ class DevicePluginAgent:
             else:
                 plugins[resource] = Plugin(source, rules, self._metrics, self._ledger)
         self._watch(config)
+        self._guard.configure(self._memory.resource if self._memory else None, config.reclaim, config.kubernetes)
         self._config = config
         self._plugins = plugins  # one assignment: the status is read from other threads
 
     def tick(self, alive: Callable[[], None]) -> None:
         try:
-            self._look(time.monotonic())
+            self._look(now := time.monotonic())
+            if self._memory is not None and self._memory.snapshot is not None:
+                self._guard.tick(self._memory.snapshot, now, alive)
+                self._memory.withdrawn = self._guard.withdrawn
             self._trouble = ""
         except Exception as problem:  # the plugins go on with what is known
             if (trouble := reason(problem)) != self._trouble:
@@ -74,6 +80,7 @@ class DevicePluginAgent:
             alive()
 
     def stop(self) -> None:
+        self._guard.stop()
         for plugin in self._plugins.values():
             plugin.stop()
         if self._kubelet is not None:
@@ -87,15 +94,18 @@ class DevicePluginAgent:
         problems += [f"the look at holders and memory failed: {self._trouble}"] if self._trouble else []
         rows = tuple((view.resource, view.devices, view.held, view.watched, view.state, view.socket) for view in views)
         summary = f"the kubelet watches {watched} of {len(views)} resources"
-        facts: list[tuple[str, str]] = [("kubelet's directory", self._config.kubelet_dir)]
+        facts: list[tuple[str, Cell]] = [("kubelet's directory", self._config.kubelet_dir)]
         shown = [Table("Resources", COLUMNS, rows)]
         if (kubelet := self._kubelet) is not None and kubelet.told:
             facts.append(("who holds what", kubelet.told))
             problems += [f"nobody says who holds what: {kubelet.told}"] if kubelet.blind else []
         if (memory := self._memory) is not None:
             problems += [f"{memory.resource}: {memory.problem}"] if memory.problem else []
+            problems += self._guard.problems
             facts += [("pods' control groups", self._tree.problem or self._tree.kubepods)]
+            facts += self._guard.facts
             shown += tables(memory.snapshot) if memory.snapshot else ()
+            shown += self._guard.tables
         return Status("device-plugin", __version__, summary, tuple(problems), tuple(facts), tuple(shown))
 
     def _sources(self, config: Config) -> list[Source]:

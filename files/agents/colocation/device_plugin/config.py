@@ -14,6 +14,7 @@ from typing import Annotated, Literal
 from colocation.common.command_line import Port
 from colocation.common.config import Between, absolute
 from colocation.device_plugin.memory_config import Memory
+from colocation.device_plugin.reclaim_config import Kubernetes, Reclaim
 
 _PREFIX = re.compile(r"(?=.{1,253}/)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/.*")
 _NAME = re.compile(r".*/(?=.{1,63}$)[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
@@ -70,8 +71,10 @@ class Config:
     refresh_seconds: Annotated[float, Between(0.1, 600)] = 10.0  # between two looks at holders and memory
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     status: StatusPage = field(default_factory=StatusPage)
+    kubernetes: Kubernetes = field(default_factory=Kubernetes)
     mock: Mapping[Resource, Annotated[int, Between(0, 1_000_000)]] = field(default_factory=lambda: MappingProxyType({}))
     memory: Mapping[Resource, Memory] = field(default_factory=lambda: MappingProxyType({}))
+    reclaim: Reclaim = field(default_factory=Reclaim)  # of that memory
 
     def complaints(self) -> Iterator[tuple[str, str]]:
         if len(self.memory) > 1:
