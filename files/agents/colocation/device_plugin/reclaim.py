@@ -61,6 +61,7 @@ class Rules:
 
     soft: int
     hard: int
+    rush: int  # bytes a second that may go at any time: half of the memory within five
     check: float
     cooldown: float
     evict_over: bool
@@ -204,12 +205,11 @@ def spared(memory: Memory, actions: Iterable[Action], until: float) -> Memory:
 
 
 def wait(sight: Sight, rules: Rules) -> float:
-    """Seconds until the next look: half of the time in which the soft watermark is reached at this rate."""
+    """Seconds until the next look: half of the time in which the soft watermark can be reached."""
     if sight.available <= rules.soft:
         return LEAST_WAIT if sight.falling > 0 else MOST_WAIT / 4
-    if sight.falling <= 0:
-        return MOST_WAIT
-    return min(MOST_WAIT, max(LEAST_WAIT, (sight.available - rules.soft) / sight.falling / 2))
+    soonest = (sight.available - rules.soft) / max(sight.falling, rules.rush, 1)
+    return min(MOST_WAIT, max(LEAST_WAIT, soonest / 2))
 
 
 def _level(memory: Memory, sight: Sight, rules: Rules, due: bool, over: bool) -> Level:

@@ -43,6 +43,7 @@ def rules(config: Reclaim, total: int) -> Rules:
     return Rules(
         int(total * config.soft_percent / 100),
         int(total * config.hard_percent / 100),
+        total // 10,
         config.check_seconds,
         config.cooldown_seconds,
         config.over_allocation == "evict",

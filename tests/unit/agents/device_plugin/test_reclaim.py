@@ -35,6 +35,7 @@ BLOCK = 512 * MIB
 RULES = Rules(
     soft=1000 * MIB,
     hard=600 * MIB,
+    rush=1000 * MIB,
     check=13,
     cooldown=30,
     evict_over=True,
@@ -193,7 +194,8 @@ def test_static_and_unmanaged_pods_as_the_configuration_says(available: int) -> 
     [
         (5000, 0.0, MOST_WAIT),
         (5000, -100.0, MOST_WAIT),
-        (2000, 1000.0, 0.5),
+        (2000, 0.0, 0.5),
+        (2000, 2000.0, 0.25),
         (1100, 5000.0, LEAST_WAIT),
         (900, 1.0, LEAST_WAIT),
         (900, 0.0, MOST_WAIT / 4),
@@ -231,6 +233,7 @@ rules = st.builds(
     Rules,
     soft=st.just(RULES.soft),
     hard=st.just(RULES.hard),
+    rush=st.just(RULES.rush),
     check=st.just(13.0),
     cooldown=st.just(30.0),
     evict_over=st.booleans(),
