@@ -299,16 +299,9 @@ def _take(
     weight: Callable[[Candidate], int],
     action: Callable[[Candidate], Action],
 ) -> Ends:
-    """The first that bring enough together, without those who turn out not to be needed, the most valuable let off
-    first; and what is missing if all together don't."""
-    chosen: list[Candidate] = []
-    total = 0
-    for pod in ordered:
-        if total >= need:
-            break
-        if weight(pod) > 0:
-            chosen.append(pod)
-            total += weight(pod)
+    """Who is needed to bring enough together, the most valuable let off first; and what is missing if all don't."""
+    chosen = [pod for pod in ordered if weight(pod) > 0]
+    total = sum(map(weight, chosen))
     for pod in reversed(chosen[:]):
         if total - weight(pod) >= need:
             chosen.remove(pod)

@@ -162,6 +162,12 @@ def test_a_killed_pod_is_not_killed_again_before_its_memory_can_be_back() -> Non
     assert done(decide(first.memory, replace(seen, now=102.0), RULES)) == [("kill", "a"), ("kill", "b")]
 
 
+def test_below_the_hard_watermark_who_is_leaving_anyway_is_killed_first() -> None:
+    seen = sight(pod("a", 450), pod("b", 450, priority=9), available=599)
+    assert done(decide(FRESH, seen, RULES)) == [("kill", "a")]
+    assert done(decide(evicted(FRESH, "b", Rung.EVICT, 500.0), seen, RULES)) == [("kill", "b")]
+
+
 def test_a_failed_eviction_is_tried_again_and_a_refused_one_later() -> None:
     seen = sight(pod("a"), pod("b", priority=1), available=900, stalled=True, now=101)
     first = decide(FRESH, seen, RULES)
