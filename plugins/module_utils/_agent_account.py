@@ -16,7 +16,6 @@ from typing import Any
 from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_rights import rules
 from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_client import (
     MERGE_PATCH,
-    ApiError,
     KubeClient,
     api_path,
 )
@@ -94,7 +93,7 @@ def make(api: KubeClient, account: Account, check_mode: bool) -> Changes:
     changes = Changes()
     for kind, wanted in account.wanted(uid).items():
         listed, own = account.paths()[kind]
-        standing = find(api, own)
+        standing = api.find(own)
         if standing is not None:
             _require_ours(kind, account.name, standing)
         if standing is not None and kind == "ClusterRoleBinding" and standing.get("roleRef") != wanted["roleRef"]:
@@ -116,13 +115,13 @@ def drop(api: KubeClient, account: Account, check_mode: bool) -> Changes:
     """Have no such account; its tokens end with it."""
     changes = Changes()
     for kind, (_listed, own) in reversed(account.paths().items()):
-        standing = find(api, own)
+        standing = api.find(own)
         if standing is None:
             continue
         _require_ours(kind, account.name, standing)
         changes.note(kind, _told(standing), None)
         if not check_mode:
-            _delete(api, own)
+            api.remove(own)
     return changes
 
 
@@ -140,29 +139,11 @@ def mint(api: KubeClient, account: Account, days: int) -> tuple[str, str]:
     return str(status["token"]), str(status.get("expirationTimestamp", ""))
 
 
-def find(api: KubeClient, path: str) -> Document | None:
-    """An object, or None where there is none."""
-    try:
-        return api.get(path)
-    except ApiError as problem:
-        if problem.status == 404:
-            return None
-        raise
-
-
 def _node_uid(api: KubeClient, node: str) -> str:
-    found = find(api, api_path("api", "v1", "nodes", node))
+    found = api.find(api_path("api", "v1", "nodes", node))
     if found is None:
         raise AccountError(f"the API knows no Node {node!r}; credentials_node_name says what the node is called there")
     return str(found["metadata"]["uid"])
-
-
-def _delete(api: KubeClient, path: str) -> None:
-    try:
-        api.delete(path)
-    except ApiError as problem:
-        if problem.status != 404:
-            raise
 
 
 def _require_ours(kind: str, name: str, standing: Document) -> None:

@@ -27,6 +27,7 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_tls im
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
+APPLY_PATCH = "application/apply-patch+yaml"  # server-side apply; JSON is YAML too
 TRIES = 4
 FIRST_WAIT = 0.2
 LONGEST_WAIT = 5.0
@@ -106,6 +107,20 @@ class KubeClient:
         """An object, or one page of a list."""
         return self._ask("GET", path, query or {}, None, "", repeat=True)
 
+    def find(self, path: str) -> Document | None:
+        """An object, or None where there is none."""
+        try:
+            return self.get(path)
+        except ApiError as problem:
+            if problem.status == 404:
+                return None
+            raise
+
+    def text(self, path: str, query: Mapping[str, str] | None = None) -> str:
+        """What is no JSON: a container's log."""
+        answer: str = self._ask("GET", path, query or {}, None, "", repeat=True, read=_text)
+        return answer
+
     def items(self, path: str, label_selector: str = "", field_selector: str = "", page: int = PAGE) -> list[Document]:
         """All items of a list, page by page; a list that changes too fast for pages is read in one piece."""
         query = {"labelSelector": label_selector, "fieldSelector": field_selector, "limit": str(page)}
@@ -144,10 +159,23 @@ class KubeClient:
         query = {"fieldManager": field_manager, "dryRun": "All" if dry_run else ""}
         return self._ask("PATCH", path, query, body, kind, repeat=repeat or dry_run)
 
+    def apply(self, path: str, body: Document, field_manager: str, *, dry_run: bool = False) -> Document:
+        """Have an object say this, whoever wrote something else there; what we said before and don't any more goes."""
+        query = {"fieldManager": field_manager, "force": "true", "dryRun": "All" if dry_run else ""}
+        return self._ask("PATCH", path, query, body, APPLY_PATCH, repeat=True)
+
     def delete(self, path: str, body: Document | None = None, *, dry_run: bool = False) -> Document:
         """Remove an object; `body` are DeleteOptions."""
         query = {"dryRun": "All" if dry_run else ""}
         return self._ask("DELETE", path, query, body, "application/json" if body else "", repeat=dry_run)
+
+    def remove(self, path: str, body: Document | None = None) -> None:
+        """Have no such object."""
+        try:
+            self.delete(path, body)
+        except ApiError as problem:
+            if problem.status != 404:
+                raise
 
     def secrets(self) -> tuple[str, ...]:
         """What must not be printed, as far as it was read until now."""
@@ -155,14 +183,25 @@ class KubeClient:
             read = self._proof.secrets if self._proof else ()
         return (*self.access.secrets(), *read)
 
-    def _ask(self, verb: str, path: str, query: Mapping[str, str], body: Any, kind: str, *, repeat: bool) -> Document:
+    def _ask(
+        self,
+        verb: str,
+        path: str,
+        query: Mapping[str, str],
+        body: Any,
+        kind: str,
+        *,
+        repeat: bool,
+        read: Callable[[str, bytes], Any] | None = None,
+    ) -> Any:
         """Ask until there is an answer that stands, or no more tries."""
         target = _with(path, query)
         failures = 0
         renewed = False
         while True:
             try:
-                return self._try(verb, target, path, body, kind)
+                where, answer = self._try(verb, target, path, body, kind)
+                return (read or _document)(where, answer)
             except ApiError as problem:
                 error = problem
             if error.status == 401 and not renewed:
@@ -176,7 +215,7 @@ class KubeClient:
             wait = full * (0.5 + random.random() / 2)  # spread, so that threads don't come in step
             self._sleep(wait if error.retry_after is None else max(wait, min(error.retry_after, LONGEST_WAIT)))
 
-    def _try(self, verb: str, target: str, path: str, body: Any, kind: str) -> Document:
+    def _try(self, verb: str, target: str, path: str, body: Any, kind: str) -> tuple[str, bytes]:
         where = f"{verb} {self.access.server.rstrip('/')}{path}"
         wire, proof = self._take(where)
         headers = _headers(proof, self.access, self._user_agent, kind)
@@ -195,7 +234,7 @@ class KubeClient:
         self._give_back(wire)
         if status not in (200, 201, 202):
             raise refusal(where, status, answered, text)
-        return _document(where, text)
+        return where, text
 
     def _take(self, where: str) -> tuple[Wire, Proof]:
         """A connection and what to say on it: one that was kept, else a new one."""
@@ -311,6 +350,10 @@ def _acting(access: Access) -> Iterable[tuple[str, bytes]]:
 def _with(path: str, query: Mapping[str, str]) -> str:
     asked = {name: value for name, value in query.items() if value}
     return f"{path}?{urlencode(asked)}" if asked else path
+
+
+def _text(_where: str, text: bytes) -> str:
+    return text.decode("utf-8", "replace")
 
 
 def _document(where: str, text: bytes) -> Document:

@@ -8,7 +8,7 @@ stands in it from all output, names of servers and contexts too; `connect` narro
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_access import LEAST_SECRET, AccessError
@@ -66,6 +66,18 @@ def _show_all_but_secrets(module: Any) -> None:
         harmless.discard(module.params.get(name))
     module.no_log_values.difference_update(harmless)
     module.no_log_values.update(secret)
+
+
+def hide_secret_objects(module: Any, documents: Iterable[Mapping[str, Any]]) -> None:
+    """Of objects that are an option marked no_log, what Secrets hold stays hidden; the rest may be told."""
+    secret: set[str] = set()
+    harmless: set[str] = set()
+    for document in documents:
+        for key, content in document.items():
+            hidden = document.get("kind") == "Secret" and key in ("data", "stringData")
+            (secret if hidden else harmless).update(_texts(content))
+    module.no_log_values.difference_update(harmless - secret)
+    module.no_log_values.update(text for text in secret if len(text) >= LEAST_SECRET)
 
 
 def _secrets(value: Any) -> Iterator[str]:

@@ -136,14 +136,15 @@ class DevicePluginAgent:
         """Learn who holds what and how much memory there is, if it is time or much of it went."""
         memory = self._memory
         fell = memory is not None and memory.look(now)
-        pending = self._ledger.granted_since(now - PENDING_SECONDS * 5)
         if not fell and now < self._next_look:
             return
-        self._next_look = now + min(self._config.refresh_seconds, PENDING_SECONDS if pending else 600.0)
         self._tree.refresh()
-        if self._kubelet is not None:
-            kubelet = file_id(os.path.join(self._config.kubelet_dir, "kubelet.sock"))
-            self._kubelet.refresh(self._plugins.keys(), self._tree.lives, kubelet, now)
+        kubelet = file_id(os.path.join(self._config.kubelet_dir, "kubelet.sock"))
+        known = self._kubelet and self._kubelet.refresh(self._plugins.keys(), self._tree.lives, kubelet, now)
+        if known is None and now < self._next_look + PENDING_SECONDS:
+            return  # a pod that began just now is not known yet, and what it uses would be taken for somebody else's
+        pending = self._ledger.granted_since(now - PENDING_SECONDS * 5)
+        self._next_look = now + min(self._config.refresh_seconds, PENDING_SECONDS if pending else 600.0)
         if memory is not None:
             resource = memory.resource
             holders, held = self._ledger.holders(resource), self._ledger.ids(resource)

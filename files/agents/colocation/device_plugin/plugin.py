@@ -130,7 +130,7 @@ class Plugin:
         if self._from[0] is offered and self._from[1] is held:
             return None  # thousands are not compared in each round
         devices = keep_held(offered, held)
-        if devices != self._devices:
+        if self._devices is None or set(devices) != set(self._devices):  # another order is nothing to send
             content = protocol.encode_devices(devices)
             if refused := too_large(len(devices), len(content), self._source.larger_unit):
                 return refused

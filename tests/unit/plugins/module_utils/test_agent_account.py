@@ -19,7 +19,7 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_accou
     make,
     mint,
 )
-from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_client import ApiError
+from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_client import ApiError, KubeClient
 
 ACCOUNT = Account("w1", "kube-system")
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
@@ -28,7 +28,7 @@ BINDING = f"{RBAC}/clusterrolebindings/colocation-agent-w1"
 TOKEN = "/api/v1/namespaces/kube-system/serviceaccounts/colocation-agent-w1"
 
 
-class ApiDouble:
+class ApiDouble(KubeClient):
     """Objects by path; every write on record."""
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class ApiDouble:
         self.written: list[str] = []
         self.answer: dict[str, Any] = {}
 
-    def get(self, path: str) -> Any:
+    def get(self, path: str, _query: Any = None) -> Any:
         if path not in self.objects:
             raise ApiError(f"GET {path}: 404", 404)
         return copy.deepcopy(self.objects[path])
@@ -48,12 +48,12 @@ class ApiDouble:
         self.objects[f"{path}/{body['metadata']['name']}"] = copy.deepcopy(body)
         return body
 
-    def patch(self, path: str, body: Any, _kind: str, **_options: Any) -> Any:
+    def patch(self, path: str, body: Any, _kind: str = "", **_options: Any) -> Any:
         self.written.append(f"PATCH {path}")
         self.objects[path] = {**self.objects[path], **copy.deepcopy(body)}
         return body
 
-    def delete(self, path: str) -> Any:
+    def delete(self, path: str, _body: Any = None, **_options: Any) -> Any:
         self.written.append(f"DELETE {path}")
         del self.objects[path]
 
