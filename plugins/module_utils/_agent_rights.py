@@ -35,6 +35,18 @@ RIGHTS = (
 )
 
 
+# Of an identity of its own, which a node has only if somebody gives it one: to migrate pods, not just evict them.
+MIGRATION_RIGHTS = (
+    Right("nodes", ("list",), "find Nodes that offer blocks"),
+    Right("pods", ("list",), "count the blocks that are taken there"),
+)
+
+
+def migration_rules() -> list[dict[str, Any]]:
+    """The rules of a ClusterRole for who looks where else blocks are free."""
+    return [{"apiGroups": [""], "resources": [r.resource], "verbs": list(r.verbs)} for r in MIGRATION_RIGHTS]
+
+
 def rules(node: str) -> list[dict[str, Any]]:
     """The rules of a ClusterRole for the agents of one node."""
     return [

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from dataclasses import dataclass
 
@@ -28,6 +29,7 @@ class Machine:
     first_process: str
     uid: int
     python: str
+    memory_mib: int  # 0 where it can't be read
     system: OperatingSystem
 
 
@@ -48,6 +50,12 @@ def parse_os_release(text: str) -> OperatingSystem:
         id_like=tuple(values.get("ID_LIKE", "").lower().split()),
         name=values.get("PRETTY_NAME") or values.get("NAME", ""),
     )
+
+
+def parse_memory(meminfo: str) -> int:
+    """All of the memory, in MiB."""
+    found = re.search(r"^MemTotal: +(\d+) kB$", meminfo, re.MULTILINE)
+    return int(found[1]) >> 10 if found else 0
 
 
 def read_text(root: str, path: str) -> str:
@@ -74,5 +82,6 @@ def read_machine(root: str, python: str) -> Machine:
         first_process=read_text(root, "/proc/1/comm").strip(),
         uid=os.geteuid(),
         python=python,
+        memory_mib=parse_memory(read_text(root, "/proc/meminfo")),
         system=parse_os_release(read_text(root, "/etc/os-release") or read_text(root, "/usr/lib/os-release")),
     )

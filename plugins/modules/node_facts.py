@@ -85,7 +85,7 @@ node:
   type: dict
   contains:
     machine:
-      description: Host name, machine ID, architecture, kernel, first process, user ID, Python and os-release.
+      description: Host name, machine ID, architecture, kernel, first process, user ID, Python, memory and os-release.
       returned: always
       type: dict
     clock:

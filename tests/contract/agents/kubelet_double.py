@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -31,6 +32,8 @@ class Registered:
     endpoint: str
     channel: grpc.Channel
     lists: list[list[tuple[str, str]]] = field(default_factory=list)
+    arrived: list[float] = field(default_factory=list)  # when each list did
+    options: tuple[bool, bool] = (False, False)  # GetPreferredAllocation, PreStartContainer
     ended: str = ""
 
     def call(self, method: str, request: bytes, timeout: float = 5) -> bytes:
@@ -83,16 +86,23 @@ class KubeletDouble:
         request = MESSAGES["RegisterRequest"].FromString(content)
         assert request.version == "v1beta1"
         assert "/" not in request.endpoint
+        plugin = self.dial(request.resource_name, request.endpoint)
+        options = request.options
+        plugin.options = (options.get_preferred_allocation_available, options.pre_start_required)
+        return b""
+
+    def dial(self, resource: str, endpoint: str) -> Registered:
+        """Connect to a plugin and watch its list."""
         channel = grpc.insecure_channel(
-            f"unix:{self.directory / request.endpoint}",
+            f"unix:{self.directory / endpoint}",
             options=[("grpc.default_authority", "localhost"), ("grpc.use_local_subchannel_pool", 1)],
         )
-        plugin = Registered(request.resource_name, request.endpoint, channel)
+        plugin = Registered(resource, endpoint, channel)
         grpc.channel_ready_future(channel).result(timeout=5)  # a plugin that does not serve yet is an error
         self.plugins.append(plugin)
         if self.watches:
             threading.Thread(target=_watch, args=(plugin,), daemon=True).start()
-        return b""
+        return plugin
 
 
 def _watch(plugin: Registered) -> None:
@@ -104,6 +114,7 @@ def _watch(plugin: Registered) -> None:
     try:
         answers: Iterator[Any] = call(b"")
         for answer in answers:
+            plugin.arrived.append(time.perf_counter())
             plugin.lists.append([(device.ID, device.health) for device in answer.devices])
         plugin.ended = "the plugin ended it"
     except (grpc.RpcError, ValueError) as problem:

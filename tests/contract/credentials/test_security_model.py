@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+import yaml
+
 from ansible_collections.colocation.kubernetes.plugins.module_utils import _agent_rights
 from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_client import KubeClient
 from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_config import choose_access, read_kubeconfig
@@ -99,3 +101,12 @@ def test_the_rights_in_the_document_are_those_that_are_given() -> None:
         assert f"| {', '.join(right.verbs)} |" in line
         assert right.what_for in line
         assert ("its own Node" in line.split("|")[3]) == right.own_node
+
+
+def test_so_are_those_of_who_looks_for_free_blocks() -> None:
+    text = DOCUMENT.read_text()
+    for right in _agent_rights.MIGRATION_RIGHTS:
+        assert f"| `{right.resource}` | {', '.join(right.verbs)} | {right.what_for} |" in text
+    (role,) = (yaml.safe_load(part.partition("```")[0]) for part in text.split("```yaml\n")[1:])
+    resources = [right.resource for right in _agent_rights.MIGRATION_RIGHTS]
+    assert role["rules"] == [{"apiGroups": [""], "resources": resources, "verbs": ["list"]}]

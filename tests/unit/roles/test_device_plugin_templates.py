@@ -17,6 +17,7 @@ from ansible.template import Templar, trust_as_template
 
 from colocation.common.settings import read
 from colocation.device_plugin.config import Config
+from colocation.device_plugin.memory_config import Memory
 
 ROLE = Path(__file__).parents[3] / "roles" / "device_plugin"
 UNIT = "colocation-device-plugin.service"
@@ -24,9 +25,22 @@ MOST_EXPOSED = 4.0
 SINCE = {"RestartSteps": 254, "RestartMaxDelaySec": 254}  # all others are older than Ubuntu 22.04's 249
 
 
+def _trusted(value: Any) -> Any:
+    """As variables from files of a role are."""
+    if isinstance(value, str):
+        return trust_as_template(value)
+    return {key: _trusted(inner) for key, inner in value.items()} if isinstance(value, dict) else value
+
+
 def _rendered(template: str, **variables: Any) -> str:
+    files = [yaml.safe_load((ROLE / name / "main.yml").read_text()) for name in ("defaults", "vars")]
     known = {
-        **yaml.safe_load((ROLE / "defaults/main.yml").read_text()),
+        **_trusted(files[0]),
+        **_trusted(files[1]),
+        "groups": {"kube_node": ["n1"]},
+        "hostvars": {"n1": {}},
+        "inventory_hostname": "n1",
+        "__device_plugin_identity": {"node": "n1"},
         "agent_runtime_interpreter": "/usr/bin/python3",
         "__device_plugin_systemd": 249,
         **variables,
@@ -75,6 +89,43 @@ def test_a_setting_is_there_only_where_systemd_knows_it(version: int) -> None:
 
 def test_the_agent_sees_a_directory_that_is_wiped_and_made_anew(unit: Path) -> None:
     assert "ReadWritePaths=/var/lib/kubelet\n" in unit.read_text()
+
+
+MEMORY = "test.com/colocation-memory"
+
+
+@pytest.mark.parametrize(
+    ("nodes", "settings", "unit"),
+    [
+        ({}, None, 512),
+        ({"n1": 500_000, "n2": 60 << 20}, {"watermark": 0.2}, 512),
+        ({"n1": 500_000, "n2": 80 << 20}, {"watermark": 0.2}, 1024),
+        ({"n1": 500_000, "n2": 80 << 20}, {"unit_mib": 2048}, 2048),
+    ],
+)
+def test_a_block_is_chosen_from_the_largest_node(
+    nodes: dict[str, int], settings: dict[str, Any] | None, unit: int, tmp_path: Path
+) -> None:
+    file = tmp_path / "device-plugin.yaml"
+    text = _rendered(
+        "device-plugin.yaml.j2",
+        device_plugin_resources={"memory": {MEMORY: settings}},
+        groups={"kube_node": ["n1", "n2", "n3"]},
+        hostvars={"n1": {}, "n2": {}, "n3": {}} | {n: {"preflight_memory_mib": mib} for n, mib in nodes.items()},
+    )
+    file.write_text(text)
+    (memory,) = read(Config, str(file)).memory.values()
+    assert memory == Memory(**{"unit_mib": unit, **(settings or {})})
+
+
+def test_with_memory_the_unit_may_write_to_control_groups_and_is_still_hardened(tmp_path: Path) -> None:
+    text = _rendered(f"{UNIT}.j2", device_plugin_resources={"memory": {MEMORY: None}})
+    assert "ProtectControlGroups=no\n" in text
+    assert "ProtectControlGroups=yes\n" in _rendered(f"{UNIT}.j2")
+    path = tmp_path / UNIT
+    path.write_text(text)
+    test_the_unit_is_hardened(path)
+    test_systemd_reads_the_unit_without_a_word(path)
 
 
 @pytest.mark.parametrize("resources", [{}, {"mock": {"mock.com/gpu": 10, "a.com/b": 0}}])

@@ -65,6 +65,11 @@ class Between:
         return f"must be {limits}, not {value}"
 
 
+def absolute(path: str) -> str | None:
+    """A check: a path from the root on."""
+    return None if path.startswith("/") else f'"{path}" does not begin with /'
+
+
 def load(schema: type[T], text: str, file: str) -> T:
     """The configuration in a text; `file` is only what errors call it."""
     try:
@@ -234,4 +239,4 @@ def _shown(tree: Tree) -> str:
     return text if len(text) <= 60 else text[:57] + "…"
 
 
-__all__ = ["KEY", "Between", "Check", "ConfigError", "Entry", "Problem", "load"]
+__all__ = ["KEY", "Between", "Check", "ConfigError", "Entry", "Problem", "absolute", "load"]

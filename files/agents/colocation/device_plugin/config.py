@@ -6,13 +6,15 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Annotated, Literal
 
 from colocation.common.command_line import Port
-from colocation.common.config import Between
+from colocation.common.config import Between, absolute
+from colocation.device_plugin.memory_config import Memory
+from colocation.device_plugin.reclaim_config import Kubernetes, Reclaim
 
 _PREFIX = re.compile(r"(?=.{1,253}/)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/.*")
 _NAME = re.compile(r".*/(?=.{1,63}$)[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
@@ -41,10 +43,12 @@ def ip_address(text: str) -> str | None:
 
 def socket_directory(path: str) -> str | None:
     """A check: a directory in which the paths of sockets stay short enough."""
-    if not path.startswith("/"):
-        return f'"{path}" does not begin with /'
     room = MOST_PATH - LONGEST_SOCKET_NAME - 1
-    return f"is longer than {room} characters; paths of sockets can't be so long" if len(path) > room else None
+    long = f"is longer than {room} characters; paths of sockets can't be so long" if len(path) > room else None
+    return absolute(path) or long
+
+
+Resource = Annotated[str, resource_name]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +66,18 @@ class Config:
     kubelet_dir: Annotated[str, socket_directory] = "/var/lib/kubelet/device-plugins"
     stream_grace_seconds: Annotated[float, Between(1, 600)] = 15.0  # the kubelet must watch by then, or we start anew
     retry_seconds: Annotated[float, Between(0.1, 600)] = 5.0
+    pod_resources_socket: Annotated[str, absolute] = "/var/lib/kubelet/pod-resources/kubelet.sock"
+    cgroup_root: Annotated[str, absolute] = "/sys/fs/cgroup"
+    refresh_seconds: Annotated[float, Between(0.1, 600)] = 10.0  # between two looks at holders and memory
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     status: StatusPage = field(default_factory=StatusPage)
-    mock: Mapping[Annotated[str, resource_name], Annotated[int, Between(0, 1_000_000)]] = field(
-        default_factory=lambda: MappingProxyType({})
-    )
+    kubernetes: Kubernetes = field(default_factory=Kubernetes)
+    mock: Mapping[Resource, Annotated[int, Between(0, 1_000_000)]] = field(default_factory=lambda: MappingProxyType({}))
+    memory: Mapping[Resource, Memory] = field(default_factory=lambda: MappingProxyType({}))
+    reclaim: Reclaim = field(default_factory=Reclaim)  # of that memory
+
+    def complaints(self) -> Iterator[tuple[str, str]]:
+        if len(self.memory) > 1:
+            yield "memory", "a node's memory can be offered as one resource only"
+        for name in sorted(self.mock.keys() & self.memory.keys()):
+            yield "memory", f'"{name}" is a resource of mock already'

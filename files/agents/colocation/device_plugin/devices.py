@@ -5,10 +5,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Protocol
 
 MOST_MESSAGE = 4 << 20  # bytes that the kubelet takes in one message
 
@@ -17,13 +17,17 @@ class NoSuchDevice(Exception):
     """The kubelet asks for a device that is not offered."""
 
 
+class NotReady(Exception):
+    """A source can't say yet what it has; nothing is offered until it can."""
+
+
 @dataclass(frozen=True, slots=True)
 class Device:
     """One thing that one container can hold."""
 
     id: str
     healthy: bool = True
-    numa: int | None = None  # the NUMA node it belongs to
+    numa: int | None = None  # the NUMA node it belongs to, as a hint to the kubelet's topology manager
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,21 +38,46 @@ class Grant:
     annotations: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
 
-class Source(Protocol):
-    """Where the devices of one resource come from."""
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Which optional calls of the kubelet a source answers."""
 
-    @property
-    def resource(self) -> str:
-        """The name of the resource."""
+    prefers: bool = False  # GetPreferredAllocation
+    starts: bool = False  # PreStartContainer
 
-    def devices(self) -> tuple[Device, ...]:
-        """All devices, in a stable order."""
 
+class Source(ABC):
+    """Where the devices of one resource come from. The framework does all the rest.
+
+    `devices` is called from one thread, the others from any, also at the same time.
+    """
+
+    resource: str
+    options = Options()
+    link = ""  # a name for the link to the socket, if not the resource's own
+
+    @abstractmethod
+    def devices(self, held: Set[str]) -> tuple[Device, ...]:
+        """All devices, in a stable order; `held` are IDs that containers have. The same object means: as before."""
+
+    @abstractmethod
     def grant(self, ids: Sequence[str]) -> Grant:
         """What a container with these devices gets, or NoSuchDevice."""
 
+    def prefer(self, available: Sequence[str], must: Sequence[str], size: int) -> Sequence[str]:
+        """The `size` devices that go best together; `must` are among them."""
+        raise NotImplementedError
 
-class MockSource:
+    def start(self, ids: Sequence[str]) -> None:
+        """A container with these devices is about to start; an error keeps it from that."""
+        raise NotImplementedError
+
+    def larger_unit(self, factor: int) -> str:
+        """What to do where the list is `factor` times as long as the kubelet takes."""
+        return f"make the unit of this resource {factor} times as large"
+
+
+class MockSource(Source):
     """Devices that are nothing but their names, to see that everything around them works."""
 
     def __init__(self, resource: str, count: int) -> None:
@@ -57,14 +86,19 @@ class MockSource:
         self._devices = tuple(Device(f"{stem}-{number}") for number in range(count))
         self._ids = frozenset(device.id for device in self._devices)
 
-    def devices(self) -> tuple[Device, ...]:
+    def devices(self, held: Set[str]) -> tuple[Device, ...]:
         return self._devices
 
     def grant(self, ids: Sequence[str]) -> Grant:
-        unknown = sorted(set(ids) - self._ids)
-        if unknown:
-            raise NoSuchDevice(f"{self.resource} has no device {', '.join(unknown[:5])}")
+        refuse_unknown(self.resource, ids, self._ids)
         return Grant({variable_name(self.resource): ",".join(ids)})
+
+
+def refuse_unknown(resource: str, ids: Iterable[str], known: Collection[str]) -> None:
+    """NoSuchDevice if there is one that is not known."""
+    unknown = sorted(id for id in set(ids) if id not in known)
+    if unknown:
+        raise NoSuchDevice(f"{resource} has no device {', '.join(unknown[:5])}")
 
 
 def variable_name(resource: str) -> str:
@@ -72,36 +106,19 @@ def variable_name(resource: str) -> str:
     return re.sub(r"[^A-Z0-9]", "_", resource.upper())
 
 
-def encoded_size(devices: Sequence[Device]) -> int:
-    """Bytes of the list on the wire, by protobuf's rules."""
-    return sum(_field(_device_size(device)) for device in devices)
+def keep_held(devices: tuple[Device, ...], held: Set[str]) -> tuple[Device, ...]:
+    """The devices with those that containers hold although the source has them no more.
+
+    The kubelet refuses a pod after its own restart when one of the pod's devices is not on the list, so a device stays
+    until nobody holds it, in front of the others.
+    """
+    missing = held - {device.id for device in devices} if held else ()
+    return (*(Device(id) for id in sorted(missing)), *devices) if missing else devices
 
 
-def too_large(devices: Sequence[Device]) -> str | None:
-    """Why a list can't be sent to the kubelet, or nothing."""
-    size = encoded_size(devices)
+def too_large(count: int, size: int, larger_unit: Callable[[int], str]) -> str | None:
+    """Why a list of that many devices and bytes can't be sent to the kubelet, or nothing."""
     if size <= MOST_MESSAGE:
         return None
-    factor = -(-size // MOST_MESSAGE)
-    return (
-        f"{len(devices)} devices make a list of {size} bytes and the kubelet takes {MOST_MESSAGE}: "
-        f"make the unit of this resource {factor} times as large"
-    )
-
-
-def _device_size(device: Device) -> int:
-    health = len("Healthy") if device.healthy else len("Unhealthy")
-    numa = 0
-    if device.numa is not None:
-        node = 1 + _varint(device.numa) if device.numa else 0  # zero is not written
-        numa = _field(_field(node))
-    return _field(len(device.id.encode())) + _field(health) + numa
-
-
-def _field(size: int) -> int:
-    """A field of that many bytes, with its tag and length."""
-    return 1 + _varint(size) + size
-
-
-def _varint(number: int) -> int:
-    return max(1, -(-number.bit_length() // 7))
+    advice = larger_unit(-(-size // MOST_MESSAGE))
+    return f"{count} devices make a list of {size} bytes and the kubelet takes {MOST_MESSAGE}: {advice}"

@@ -7,7 +7,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +16,8 @@ import grpc
 from colocation.common.journal import Log
 from colocation.common.metrics import Registry
 from colocation.device_plugin import lifecycle, protocol
-from colocation.device_plugin.devices import Device, Source, too_large
+from colocation.device_plugin.devices import Device, NotReady, Source, keep_held, too_large
+from colocation.device_plugin.holders import Ledger
 from colocation.device_plugin.lifecycle import Life, Sight, Step
 from colocation.device_plugin.server import PluginServer, dial, register
 
@@ -29,13 +30,20 @@ class Metrics:
     def __init__(self, registry: Registry) -> None:
         by = ("resource",)
         self.devices = registry.gauge("colocation_devices", "Devices offered to the kubelet.", by)
+        self.allocated = registry.gauge("colocation_devices_allocated", "Devices that containers hold.", by)
+        self.grants = registry.counter("colocation_allocations_total", "Times that a container was given devices.", by)
+        self.granted = registry.counter("colocation_allocated_total", "Devices that containers were given.", by)
         self.registered = registry.gauge("colocation_registered", "1 while the kubelet watches the list.", by)
         self.begun = registry.counter("colocation_incarnations_total", "Times that a plugin began anew.", by)
+        self.taken = registry.counter("colocation_registrations_total", "Registrations that the kubelet took.", by)
         self.failed = registry.counter("colocation_registration_failures_total", "Tries that failed.", by)
         self.sent = registry.counter("colocation_lists_total", "New lists of devices.", by)
+        self.size = registry.gauge("colocation_list_bytes", "Size of the list of devices on the wire.", by)
+        of_devices = (self.devices, self.allocated, self.grants, self.granted, self.sent, self.size)
+        self._all = (*of_devices, self.registered, self.begun, self.taken, self.failed)
 
     def forget(self, resource: str) -> None:
-        for metric in (self.devices, self.registered, self.begun, self.failed, self.sent):
+        for metric in self._all:
             metric.forget(resource=resource)
 
 
@@ -54,6 +62,7 @@ class View:
 
     resource: str
     devices: int = 0
+    held: int = 0
     watched: bool = False
     state: str = "starting"
     problem: str = ""
@@ -63,13 +72,15 @@ class View:
 class Plugin:
     """One resource; used from one thread, but for `view`."""
 
-    def __init__(self, source: Source, rules: Rules, metrics: Metrics) -> None:
+    def __init__(self, source: Source, rules: Rules, metrics: Metrics, ledger: Ledger) -> None:
         self._source = source
         self._rules = rules
         self._metrics = metrics
+        self._ledger = ledger
         self._life = Life()
         self._server: PluginServer | None = None
         self._devices: tuple[Device, ...] | None = None  # those of _content
+        self._from: tuple[object, object] = (None, None)  # what the source had and what was held, when they were taken
         self._content = b""
         self._problem = ""
         self.view = View(source.resource)
@@ -107,15 +118,24 @@ class Plugin:
 
     @property
     def _link(self) -> Path:
-        return Path(self._rules.directory, f"{self._stem}.sock")
+        return Path(self._rules.directory, self._source.link or f"{self._stem}.sock")
 
     def _encode(self) -> str | None:
         """Have the devices as they are now as a list for the kubelet; or why there is none."""
-        devices = self._source.devices()
-        if devices != self._devices:
-            if refused := too_large(devices):
+        held = self._ledger.ids(self._source.resource)
+        try:
+            offered = self._source.devices(held)
+        except NotReady as problem:
+            return str(problem)
+        if self._from[0] is offered and self._from[1] is held:
+            return None  # thousands are not compared in each round
+        devices = keep_held(offered, held)
+        if self._devices is None or set(devices) != set(self._devices):  # another order is nothing to send
+            content = protocol.encode_devices(devices)
+            if refused := too_large(len(devices), len(content), self._source.larger_unit):
                 return refused
-            self._content, self._devices = protocol.encode_devices(devices), devices
+            self._content, self._devices = content, devices
+        self._from = (offered, held)
         return None
 
     def _act(self, alive: Callable[[], None]) -> None:
@@ -134,10 +154,13 @@ class Plugin:
         devices = len(self._devices or ())
         watched = server is not None and server.offer.streams > 0
         self._metrics.devices.set(devices, resource=resource)
+        held = len(self._ledger.ids(resource))
+        self._metrics.allocated.set(held, resource=resource)
+        self._metrics.size.set(len(self._content), resource=resource)
         self._metrics.registered.set(int(watched), resource=resource)
         state = lifecycle.decide(self._life, self._look(), self._rules.grace).why
         socket = os.path.basename(server.path) if server else ""
-        self.view = View(resource, devices, watched, state, self._problem, socket)
+        self.view = View(resource, devices, held, watched, state, self._problem, socket)
 
     def _note(self, problem: str) -> None:
         """Remember a problem for the status; the log has it once."""
@@ -154,20 +177,27 @@ class Plugin:
             self._sweep()
             name = lifecycle.socket_name(self._stem, lifecycle.incarnation(time.time_ns()))
             path = os.path.join(self._rules.directory, name)
-            self._server = PluginServer(self._source, path, self._content)
+            self._server = PluginServer(self._source, path, self._content, self._granted)
             os.chmod(path, 0o600)
             self._point_link_at(name)
             alive()
             dial(path)
             alive()
-            register(kubelet_socket, name, self._source.resource)
+            register(kubelet_socket, name, self._source.resource, self._source.options)
         except (OSError, RuntimeError, grpc.RpcError) as problem:
             self._fail(problem)
         else:
             # The kubelet seen before the call: if another has come since, the next round begins anew.
             self._life = lifecycle.registered(time.monotonic(), kubelet) if kubelet else Life()
+            self._metrics.taken.add(resource=self._source.resource)
             self._problem = ""
             log.info("registered with the kubelet", resource=self._source.resource, socket=name)
+
+    def _granted(self, ids: Sequence[str]) -> None:
+        resource = self._source.resource
+        self._ledger.grant(resource, ids, time.monotonic())
+        self._metrics.grants.add(resource=resource)
+        self._metrics.granted.add(len(ids), resource=resource)
 
     def _fail(self, problem: Exception) -> None:
         self._end()

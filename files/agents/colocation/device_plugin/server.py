@@ -5,21 +5,24 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, TypeVar
 
 import grpc
 
 from colocation.common.journal import Log
 from colocation.device_plugin import protocol
-from colocation.device_plugin.devices import NoSuchDevice, Source
+from colocation.device_plugin.devices import NoSuchDevice, Options, Source
 
 THREADS = 8  # one for each kubelet that watches, the others for allocations
 DIAL_SECONDS = 5.0
 REGISTER_SECONDS = 15.0  # the kubelet dials back before it answers, and takes up to 10 s for that
 STOP_SECONDS = 3.0
 OPTIONS = (("grpc.so_reuseport", 0), ("grpc.enable_http_proxy", 0))
+MOST_REQUEST = 64 << 20  # the kubelet names every free device when it asks which are preferred
+Granted = Callable[[Sequence[str]], None]
+T = TypeVar("T")
 log = Log("device_plugin")
 
 
@@ -83,14 +86,16 @@ class Offer:
 
 
 class PluginServer:
-    """Serves a source on a socket until it is stopped."""
+    """Serves a source on a socket until it is stopped. `granted` is told what containers get, before they get it."""
 
-    def __init__(self, source: Source, path: str, content: bytes) -> None:
+    def __init__(self, source: Source, path: str, content: bytes, granted: Granted) -> None:
         self.source = source
         self.path = path
         self.offer = Offer(content)
+        self._granted = granted
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="plugin")
-        self._server = grpc.server(self._threads, options=OPTIONS)
+        options = (*OPTIONS, ("grpc.max_receive_message_length", MOST_REQUEST))
+        self._server = grpc.server(self._threads, options=options)
         self._server.add_generic_rpc_handlers((self._handlers(),))
         self._server.add_insecure_port(f"unix:{path}")
         self._server.start()
@@ -102,10 +107,13 @@ class PluginServer:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _handlers(self) -> grpc.GenericRpcHandler:
+        unary = grpc.unary_unary_rpc_method_handler
         methods: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
-            "GetDevicePluginOptions": grpc.unary_unary_rpc_method_handler(_options),
+            "GetDevicePluginOptions": unary(lambda _request, _context: protocol.encode_options(self.source.options)),
             "ListAndWatch": grpc.unary_stream_rpc_method_handler(self._watch),
-            "Allocate": grpc.unary_unary_rpc_method_handler(self._allocate),
+            "Allocate": unary(self._allocate),
+            "GetPreferredAllocation": unary(self._prefer),
+            "PreStartContainer": unary(self._start),
         }
         return grpc.method_handlers_generic_handler(protocol.PLUGIN, methods)
 
@@ -114,18 +122,41 @@ class PluginServer:
         yield from self.offer.watch(context)
 
     def _allocate(self, request: bytes, context: grpc.ServicerContext) -> bytes:
-        try:
-            wanted = protocol.decode_allocation(request)
-            grants = [self.source.grant(ids) for ids in wanted]
-        except NoSuchDevice as problem:
-            log.warning("allocation refused", resource=self.source.resource, why=problem)
-            context.abort(grpc.StatusCode.NOT_FOUND, str(problem))
-        log.info("allocated", resource=self.source.resource, devices=",".join(id for ids in wanted for id in ids))
+        wanted = protocol.decode_allocation(request)
+        grants = self._ask("allocation", context, lambda: [self.source.grant(ids) for ids in wanted])
+        given = [id for ids in wanted for id in ids]
+        self._granted(given)
+        log.info("allocated", resource=self.source.resource, devices=_shown(given))
         return protocol.encode_grants(grants)
 
+    def _prefer(self, request: bytes, context: grpc.ServicerContext) -> bytes:
+        asked = protocol.decode_preferences(request)
+        prefer = self.source.prefer
+        chosen = self._ask("preference", context, lambda: [prefer(one.available, one.must, one.size) for one in asked])
+        return protocol.encode_preferences(chosen)
 
-def _options(_request: bytes, _context: grpc.ServicerContext) -> bytes:
-    return protocol.encode_options()
+    def _start(self, request: bytes, context: grpc.ServicerContext) -> bytes:
+        ids = protocol.decode_start(request)
+        self._ask("start", context, lambda: self.source.start(ids))
+        return b""
+
+    def _ask(self, what: str, context: grpc.ServicerContext, question: Callable[[], T]) -> T:
+        """The source's answer; its refusal is the kubelet's error, and is in the log."""
+        try:
+            return question()
+        except NoSuchDevice as problem:
+            code, why = grpc.StatusCode.NOT_FOUND, str(problem)
+        except NotImplementedError:
+            code, why = grpc.StatusCode.UNIMPLEMENTED, f"{self.source.resource} answers no {what}"
+        except Exception as problem:
+            code, why = grpc.StatusCode.INTERNAL, str(problem) or type(problem).__name__
+        log.warning(f"{what} refused", resource=self.source.resource, why=why)
+        raise context.abort(code, why)
+
+
+def _shown(ids: Sequence[str], most: int = 20) -> str:
+    """IDs in one line of the log."""
+    return ",".join(ids[:most]) + (f" and {len(ids) - most} more" if len(ids) > most else "")
 
 
 def dial(path: str) -> None:
@@ -133,9 +164,10 @@ def dial(path: str) -> None:
     _call(path, f"/{protocol.PLUGIN}/GetDevicePluginOptions", b"", DIAL_SECONDS)
 
 
-def register(kubelet_socket: str, endpoint: str, resource: str) -> None:
+def register(kubelet_socket: str, endpoint: str, resource: str, options: Options) -> None:
     """Tell the kubelet where the plugin listens."""
-    _call(kubelet_socket, protocol.REGISTER, protocol.encode_registration(endpoint, resource), REGISTER_SECONDS)
+    request = protocol.encode_registration(endpoint, resource, options)
+    _call(kubelet_socket, protocol.REGISTER, request, REGISTER_SECONDS)
 
 
 def _call(path: str, method: str, request: bytes, timeout: float) -> bytes:

@@ -14,25 +14,40 @@ from colocation.device_plugin.devices import (
     Grant,
     MockSource,
     NoSuchDevice,
-    encoded_size,
+    Options,
+    keep_held,
     too_large,
     variable_name,
 )
 from colocation.device_plugin.protocol import (
     MESSAGES,
+    Preference,
     decode_allocation,
+    decode_preferences,
+    decode_start,
     encode_devices,
     encode_grants,
+    encode_options,
+    encode_preferences,
     encode_registration,
 )
 
+NONE: frozenset[str] = frozenset()
 TEXT = st.text(st.characters(codec="utf-8"))
 DEVICES = st.lists(st.builds(Device, TEXT.filter(bool), st.booleans(), st.none() | st.integers(0, 2**31)), max_size=20)
 
 
-@given(DEVICES)
-def test_the_size_is_known_before_a_list_is_encoded(devices: list[Device]) -> None:
-    assert encoded_size(devices) == len(encode_devices(devices))
+LONG = st.builds(Device, st.text(min_size=100, max_size=300), st.booleans(), st.none() | st.integers(0, 2**62))
+
+
+@given(DEVICES | st.lists(LONG, max_size=5))
+def test_a_list_is_encoded_as_protobuf_does(devices: list[Device]) -> None:
+    message = MESSAGES["ListAndWatchResponse"]()
+    for device in devices:
+        added = message.devices.add(ID=device.id, health="Healthy" if device.healthy else "Unhealthy")
+        if device.numa is not None:
+            added.topology.nodes.add(ID=device.numa)
+    assert encode_devices(devices) == message.SerializeToString(deterministic=True)
 
 
 @given(DEVICES)
@@ -58,24 +73,65 @@ def test_grants_and_registrations_arrive_as_they_were() -> None:
         ({"A": "1"}, {"b": "2"}),
         ({}, {}),
     ]
-    request = MESSAGES["RegisterRequest"].FromString(encode_registration("a.sock", "mock.com/gpu"))
+    request = MESSAGES["RegisterRequest"].FromString(encode_registration("a.sock", "mock.com/gpu", Options()))
     assert (request.version, request.endpoint, request.resource_name) == ("v1beta1", "a.sock", "mock.com/gpu")
     assert request.HasField("options")
 
 
+@pytest.mark.parametrize("options", [Options(), Options(prefers=True), Options(starts=True), Options(True, True)])
+def test_the_kubelet_is_told_which_calls_are_answered(options: Options) -> None:
+    message = MESSAGES["DevicePluginOptions"].FromString(encode_options(options))
+    assert Options(message.get_preferred_allocation_available, message.pre_start_required) == options
+    registration = MESSAGES["RegisterRequest"].FromString(encode_registration("a.sock", "mock.com/gpu", options))
+    assert registration.options == message
+
+
+def test_questions_and_answers_about_preferences_and_starts_arrive() -> None:
+    part = {"available_deviceIDs": ["a", "b"], "must_include_deviceIDs": ["b"], "allocation_size": 2}
+    request = MESSAGES["PreferredAllocationRequest"](container_requests=[part, {}])
+    assert decode_preferences(request.SerializeToString()) == (
+        Preference(("a", "b"), ("b",), 2),
+        Preference((), (), 0),
+    )
+    answer = MESSAGES["PreferredAllocationResponse"].FromString(encode_preferences([["b", "a"], []]))
+    assert [list(one.deviceIDs) for one in answer.container_responses] == [["b", "a"], []]
+    assert decode_start(MESSAGES["PreStartContainerRequest"](devices_ids=["a"]).SerializeToString()) == ("a",)
+
+
 def test_200_000_devices_with_short_names_fit_and_more_name_a_larger_unit() -> None:
-    assert too_large([Device(str(n)) for n in range(200_000)]) is None
+    def refused(devices: list[Device]) -> str | None:
+        content = encode_devices(devices)
+        return too_large(len(devices), len(content), MockSource("mock.com/gpu", 0).larger_unit)
+
+    assert refused([Device(str(n)) for n in range(200_000)]) is None
     many = [Device(f"mock.com_gpu-{n}") for n in range(300_000)]
-    assert encoded_size(many) > 2 * MOST_MESSAGE
-    assert "make the unit of this resource 3 times as large" in str(too_large(many))
+    assert len(encode_devices(many)) > 2 * MOST_MESSAGE
+    assert "make the unit of this resource 3 times as large" in str(refused(many))
+
+
+HELD = st.frozensets(st.sampled_from("abcdefgh"))
+
+
+@given(st.lists(st.sampled_from("abcdefgh"), unique=True), HELD)
+def test_a_device_that_is_held_stays_on_the_list(ids: list[str], held: frozenset[str]) -> None:
+    kept = keep_held(tuple(Device(id) for id in ids), held)
+    assert {device.id for device in kept} == held | set(ids)
+    assert len(kept) == len({device.id for device in kept})
+    assert [device.id for device in kept if device.id in ids] == ids
+    assert all(device.healthy for device in kept)
+
+
+def test_a_list_that_has_all_that_is_held_is_not_copied() -> None:
+    devices = MockSource("mock.com/gpu", 3).devices(frozenset())
+    assert keep_held(devices, frozenset({"mock.com_gpu-1"})) is devices
 
 
 def test_mock_devices_have_stable_names_that_no_other_resource_has() -> None:
     one, other = MockSource("mock.com/gpu", 3), MockSource("mock/gpu", 3)
-    assert [device.id for device in one.devices()] == ["mock.com_gpu-0", "mock.com_gpu-1", "mock.com_gpu-2"]
-    assert one.devices() == MockSource("mock.com/gpu", 4).devices()[:3]
-    assert not {d.id for d in one.devices()} & {d.id for d in other.devices()}
-    assert MockSource("mock.com/gpu", 0).devices() == ()
+    assert [device.id for device in one.devices(NONE)] == ["mock.com_gpu-0", "mock.com_gpu-1", "mock.com_gpu-2"]
+    assert one.devices(NONE) == MockSource("mock.com/gpu", 4).devices(NONE)[:3]
+    assert not {d.id for d in one.devices(NONE)} & {d.id for d in other.devices(NONE)}
+    assert MockSource("mock.com/gpu", 0).devices(NONE) == ()
 
 
 def test_a_container_is_told_its_devices() -> None:

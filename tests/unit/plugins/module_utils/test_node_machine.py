@@ -44,7 +44,10 @@ def test_the_machine_is_read_under_its_root(tmp_path: Path) -> None:
     (tmp_path / "usr/lib").mkdir(parents=True)
     (tmp_path / "etc/machine-id").write_text("abc\n")
     (tmp_path / "usr/lib/os-release").write_text("ID=fedora\n")
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/meminfo").write_text("MemTotal:       24684092 kB\nMemFree: 5 kB\n")
     machine = read_machine(str(tmp_path), "python")
+    assert machine.memory_mib == 24105
     assert (machine.machine_id, machine.first_process, machine.system.id) == ("abc", "", "fedora")
 
 
