@@ -14,8 +14,6 @@ import pytest
 from ansible_collections.colocation.kubernetes.tests.unit.agents.common.api_double import (
     Answer,
     ApiDouble,
-    Authority,
-    api_double,
 )
 from colocation.common.kube_access import Access, Material
 from colocation.common.kube_api import KubeApi
@@ -76,25 +74,6 @@ class NodeDouble:
 @pytest.fixture
 def node(tmp_path: Path) -> NodeDouble:
     return NodeDouble(tmp_path)
-
-
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("authority"))
-
-
-@pytest.fixture
-def double(authority: Authority) -> Iterator[ApiDouble]:
-    with api_double(authority) as made:
-        yield made
-
-
-@pytest.fixture
-def api(double: ApiDouble, authority: Authority, tmp_path: Path) -> KubeApi:
-    (tmp_path / "token").write_text("t")
-    ca = Material(str(authority.certificate))
-    access = Access("127.0.0.1", double.server_address[1], ca, token=Material(str(tmp_path / "token")))
-    return KubeApi(lambda: access, timeout=3, backoff=Backoff(tries=1))
 
 
 Start = Callable[..., Reclaimer]
