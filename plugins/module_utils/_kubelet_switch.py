@@ -4,8 +4,8 @@
 
 What is to be served at the socket is proven first, by real calls. Then the files are changed, through the ledger, the
 kubelet is restarted, and it has to be there: up, told so by its own command line and configuration, and its node Ready.
-If it is not, all is put back and it is restarted once more. A run that was killed is finished by the next: the files
-say what is wanted, the age of the kubelet's process whether it has read them.
+If it is not, all is put back and it is restarted once more. A run that was killed is finished by the next: before the
+first file, a note says which process of the kubelet has not read them.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from ansible_collections.colocation.kubernetes.plugins.module_utils._files import FileState, put_file, read, remove
 from ansible_collections.colocation.kubernetes.plugins.module_utils._hazard import is_systemd_file
 from ansible_collections.colocation.kubernetes.plugins.module_utils._kubelet_endpoint import (
     DEFAULT,
@@ -52,6 +53,7 @@ UNIT_PLACES = (
     "/lib/systemd/system/kubelet.service.d",
 )
 PAUSE = 0.5
+RESTART_NOTE = "kubelet-restart"
 
 
 Text = tuple[Place, str, str]  # a place, what stands there, what should
@@ -224,19 +226,17 @@ class Switch:
         flag = parse_flags(process.arguments).get(FLAG)
         if flag is not None and plain(flag) != plain(self.wish.endpoint):
             return True
-        started = self._started(process.pid)
-        times = [os.stat(under(self.root, place.path)).st_mtime for place in found]
-        return started is not None and any(changed > started for changed in times)
+        return read(self._note) == self._identity(process).encode()
 
-    def _started(self, pid: int) -> float | None:
-        """When a process began, in seconds since 1970."""
-        fields = read_text(self.root, f"/proc/{pid}/stat").rpartition(")")[2].split()
-        boot = [
-            line.split()[1] for line in read_text(self.root, "/proc/stat").splitlines() if line.startswith("btime ")
-        ]
-        if len(fields) < 20 or not boot:
-            return None
-        return int(boot[0]) + int(fields[19]) / os.sysconf("SC_CLK_TCK") + 1  # btime is rounded
+    @property
+    def _note(self) -> str:
+        return os.path.join(os.path.dirname(self.ledger.directory), RESTART_NOTE)
+
+    def _identity(self, process: KubeletProcess) -> str:
+        """What tells a process from all others that ever had its number."""
+        fields = read_text(self.root, f"/proc/{process.pid}/stat").rpartition(")")[2].split()
+        boot = read_text(self.root, "/proc/sys/kernel/random/boot_id").strip()
+        return f"{boot} {process.pid} {fields[19] if len(fields) > 19 else ''}"
 
     # The deeds
 
@@ -244,6 +244,7 @@ class Switch:
         before = self._serving(self.wish.proxy if self.wish.proxied else self.wish.runtime)
         kept = {path: self._read(path) or "" for path in texts}
         try:
+            self._note_restart(process)
             self._write(texts)
             self._restart()
         except (UnitError, SwitchError, OSError) as problem:
@@ -272,10 +273,16 @@ class Switch:
         if any(is_systemd_file(path) for path in texts):
             self.systemd.daemon_reload()
 
+    def _note_restart(self, process: KubeletProcess | None) -> None:
+        if process is not None:
+            os.makedirs(os.path.dirname(self._note), 0o755, exist_ok=True)
+            put_file(self._note, self._identity(process).encode(), FileState("file", mode=0o600))
+
     def _restart(self) -> None:
         since = self.world.time()
         began = self.systemd.clock()
         self.systemd.restart(UNIT, self.wish.timeout)
+        remove(self._note)
         self._verify()
         while not (found := self.world.ready(since)).ready:
             if self.systemd.clock() - began > self.wish.timeout:
