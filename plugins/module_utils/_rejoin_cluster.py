@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_account import find
 from ansible_collections.colocation.kubernetes.plugins.module_utils._capacity_plan import (
     PRESENT,
     Wish,
@@ -118,7 +117,7 @@ class ClusterSide:
                 if not check_mode:
                     self._lock.release()
                 return Record("", self._node), ()
-            node = find(self._client, self._path)
+            node = self._client.find(self._path)
             sets = self._daemonsets()
             record = _refreshed(record or Record(uuid.uuid4().hex, self._node), node, host, static_files(files, sets))
             view = None if node is None else view_of(node)
@@ -141,7 +140,7 @@ class ClusterSide:
     def drain(self, host: HostView, timeout: float, delete_bare_pods: bool) -> list[str]:
         """Cordon the old Node and evict its pods; the evicted."""
         record = self._record()
-        node = find(self._client, self._path)
+        node = self._client.find(self._path)
         if node is None or waits_for_kubelet(record, view_of(node)):
             return []
         self._save(replace(record, phase="drain"))
@@ -168,7 +167,7 @@ class ClusterSide:
     def delete(self, host: HostView, proof: Mapping[str, Any], fenced: bool, timeout: float) -> bool:
         """Delete the old Node, whose pods are known to have ended; True when there was one."""
         record = self._record()
-        node = find(self._client, self._path)
+        node = self._client.find(self._path)
         if node is None or waits_for_kubelet(record, view_of(node)):
             return False
         proven = proof.get("operation") == record.operation and proof.get("stopped") is True
@@ -185,7 +184,7 @@ class ClusterSide:
             if error.status not in (404, 409):
                 raise
         end = self._clock() + timeout
-        while (standing := find(self._client, self._path)) is not None and view_of(standing).uid == uid:
+        while (standing := self._client.find(self._path)) is not None and view_of(standing).uid == uid:
             if self._clock() >= end:
                 finalizers = ", ".join(standing["metadata"].get("finalizers") or ()) or "none are named"
                 raise RejoinRefused(f"the Node was deleted and is still there after {timeout:g} s; it waits for its "
@@ -199,7 +198,7 @@ class ClusterSide:
         server, authority = read_cluster_info(self._client)
         way = {"endpoint": endpoint_of(server), "pins": pins(authority)}
         self._save(replace(record, phase="prepare"))
-        node = find(self._client, self._path)
+        node = self._client.find(self._path)
         if node is None:
             node = self._client.post(_NODES, new_node(record), {"fieldManager": MANAGER})
         if not waits_for_kubelet(record, view_of(node)):
@@ -278,7 +277,7 @@ class ClusterSide:
         self._keep_lock()
 
     def _must_find(self) -> Document:
-        node = find(self._client, self._path)
+        node = self._client.find(self._path)
         if node is None:
             raise RejoinRefused("its Node is gone again: somebody deleted it. Run again")
         return node

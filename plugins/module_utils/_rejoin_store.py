@@ -8,7 +8,6 @@ import base64
 import binascii
 import json
 
-from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_account import find
 from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_client import (
     MERGE_PATCH,
     ApiError,
@@ -39,7 +38,7 @@ class RecordStore:
 
     def read(self) -> Record | None:
         """What was saved, or None; RejoinRefused where it can't be read, for it must not be lost."""
-        found = find(self._client, self._path)
+        found = self._client.find(self._path)
         if found is None:
             return None
         try:
