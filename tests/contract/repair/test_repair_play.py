@@ -152,6 +152,8 @@ def test_each_node_climbs_as_far_as_it_has_to(site: Site) -> None:
     site.node("broken", "swap-on", "kubelet-stopped", breaks=["swap"])
     site.node("files", "kubelet-kubeconfig")
     site.node("gone", "containerd-missing", heals={"install": ["containerd-missing"]})
+    site.node("keeps", "swap-on")
+    site.hosts["keeps"]["node_prep_swap"] = "keep"
     site.node("lost", "kubelet-identity-lost", heals=IDENTITY)
     site.node("stubborn", "kubelet-crashing", heals={"rejoin": ["kubelet-crashing"]})
     site.node("unmended", "swap-on", "kubelet-stopped", heals={"swap": []})
@@ -173,6 +175,7 @@ def test_each_node_climbs_as_far_as_it_has_to(site: Site) -> None:
         "broken": ["swap"],
         "files": ["kubelet https://10.0.0.1:6443"],
         "gone": ["install", "containerd", "containerd-unit"],
+        "keeps": [],
         "lost": ["rejoin"],
         "stubborn": ["restart", "rejoin"],
         "unmended": ["swap"],
@@ -180,11 +183,12 @@ def test_each_node_climbs_as_far_as_it_has_to(site: Site) -> None:
     }
     assert run.of("both").endswith("done: containerd, swap now healthy")
     assert "failed: Turn swap off for good: swap can't be done left: critical [swap-on]" in run.of("broken")
+    assert "failed: See that nobody wants swap: node_prep_swap is keep, but" in run.of("keeps")
     assert run.of("stubborn") == "found: kubelet-crashing done: restart, rejoin now healthy"
     assert run.of("unmended").endswith("the step restart would be next, but not while there is swap-on")
     assert run.of("walled").endswith("the step rejoin would be next, but not while there is api-unreachable")
     assert run.of("a_dead").startswith("skipped, unreachable: ")
-    assert "Not well, or not looked at: a_dead, broken, unmended, walled;" in run.output
+    assert "Not well, or not looked at: a_dead, broken, keeps, unmended, walled;" in run.output
     assert (run.changed("alone"), run.changed("walled"), run.changed("a_dead")) == (0, 0, 0)
 
     again = site.run("repair", "--limit=alone,both,files,gone,lost,stubborn")
