@@ -35,6 +35,7 @@ def _add_commands(_parser: argparse.ArgumentParser, commands: Any) -> None:
     what.add_argument("--profile", help="a schedulerName: how its nodes stand now")
     what.add_argument("--pod", metavar="NAMESPACE/NAME", help="a pod that was scored lately")
     explain.add_argument("--node", action="append", default=[], help="only this node; may be given several times")
+    explain.add_argument("--most", type=int, default=200, metavar="N", help="so many nodes, the best; default: 200")
     explain.add_argument("--json", action="store_true", help="for programs")
     explain.set_defaults(act=_explain)
 
@@ -42,7 +43,8 @@ def _add_commands(_parser: argparse.ArgumentParser, commands: Any) -> None:
 def _explain(asked: argparse.Namespace) -> int:
     """Ask the running extender and print what it says."""
     config = settings.read(Config, asked.config)
-    query = {"profile": asked.profile, "pod": asked.pod, "node": asked.node, "format": "" if asked.json else "text"}
+    query = {"profile": asked.profile, "pod": asked.pod, "node": asked.node, "most": asked.most}
+    query["format"] = "" if asked.json else "text"
     path = "/explain?" + urlencode({name: value for name, value in query.items() if value}, doseq=True)
     connection = http.client.HTTPConnection(config.listen.address, config.listen.port, timeout=30)
     try:

@@ -15,7 +15,7 @@ from colocation.scheduler.answers import Answers, nobody
 from colocation.scheduler.config import Config
 from colocation.scheduler.counters import Counters
 from colocation.scheduler.engine import Engine
-from colocation.scheduler.explain import explain, fullest, to_table
+from colocation.scheduler.explain import by_load, explain, to_table
 from colocation.scheduler.server import ExtenderServer
 
 SWAP_SECONDS = 30.0  # after a reload the old engine answers until the new one knows the cluster, at most so long
@@ -158,6 +158,6 @@ def _nodes(engine: Engine) -> Iterator[Table]:
     for name, ranking in (asked or dict(list(engine.cluster.rankings.items())[:1])).items():
         need = engine.cluster.need_of(nobody(name))
         rows = engine.ask(lambda cluster, _now: ranking.rows(cluster.nodes))  # noqa: B023
-        names = fullest(rows, ranking.rules, need, SHOWN_NODES)
-        found = engine.ask(lambda cluster, now: explain(cluster, name, need, now, names)) if names else []  # noqa: B023
-        yield to_table(f"{name}: the {len(names)} fullest of {len(rows)} nodes", found[::-1])
+        names = by_load(rows, ranking.rules, need)[: -SHOWN_NODES - 1 : -1]
+        found = engine.ask(lambda cluster, now: explain(cluster, name, need, now, names))  # noqa: B023
+        yield to_table(f"{name}: the {len(found)} fullest of {len(rows)} nodes", found)

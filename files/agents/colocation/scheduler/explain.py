@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -42,19 +41,17 @@ class Explanation:
     inputs: tuple[Input, ...]
 
 
-def explain(cluster: Cluster, profile: str, need: Need, now: float, names: Iterable[str] = ()) -> list[Explanation]:
-    """All nodes, or the named ones, as they are scored now for such a pod."""
-    ranking = cluster.rankings[profile]
-    wanted = set(names) or cluster.nodes.keys()
-    nodes = {name: cluster.nodes[name] for name in wanted if name in cluster.nodes}
-    found = [_explained(node, ranking, need, now, cluster.nodes) for node in nodes.values()]
-    return sorted(found, key=lambda one: (FULL if one.load is None else one.load, one.node))
-
-
-def fullest(rows: Mapping[str, Row], rules: Rules, need: Need, count: int) -> list[str]:
-    """The names of the fullest nodes, those that take no more first."""
+def by_load(rows: Mapping[str, Row], rules: Rules, need: Need) -> list[str]:
+    """The names of nodes for such a pod, the best first, those that take no more last."""
     loads = {name: load(row, *need, rules.weighted, rules.profile.full_at) for name, row in rows.items()}
-    return heapq.nlargest(count, loads, key=lambda name: (loads[name], name))
+    return sorted(loads, key=lambda name: (loads[name], name))
+
+
+def explain(cluster: Cluster, profile: str, need: Need, now: float, names: Iterable[str]) -> list[Explanation]:
+    """Those of the named nodes that there are, as they are scored now for such a pod."""
+    ranking = cluster.rankings[profile]
+    known = (cluster.nodes[name] for name in names if name in cluster.nodes)
+    return [_explained(node, ranking, need, now, cluster.nodes) for node in known]
 
 
 def _explained(node: NodeLoad, ranking: Ranking, need: Need, now: float, nodes: Mapping[str, NodeLoad]) -> Explanation:

@@ -95,7 +95,7 @@ def test_whatever_is_measured_a_score_is_from_0_to_10_and_nonsense_is_never_idle
 
 def loads(model: Cluster, profile: str, now: float = 2.0) -> dict[str, float | None]:
     need = model.need_of(pod("x", cpu=0, memory=0, scheduler=profile))
-    return {one.node: one.load for one in explain(model, profile, need, now)}
+    return {one.node: one.load for one in explain(model, profile, need, now, model.nodes)}
 
 
 def requested(model: Cluster, name: str, share: float) -> None:
