@@ -118,8 +118,7 @@ class KubeClient:
 
     def text(self, path: str, query: Mapping[str, str] | None = None) -> str:
         """What is no JSON: a container's log."""
-        answer: str = self._ask("GET", path, query or {}, None, "", repeat=True, read=_text)
-        return answer
+        return self._answered("GET", path, query or {}, None, "", repeat=True)[1].decode("utf-8", "replace")
 
     def items(self, path: str, label_selector: str = "", field_selector: str = "", page: int = PAGE) -> list[Document]:
         """All items of a list, page by page; a list that changes too fast for pages is read in one piece."""
@@ -183,25 +182,19 @@ class KubeClient:
             read = self._proof.secrets if self._proof else ()
         return (*self.access.secrets(), *read)
 
-    def _ask(
-        self,
-        verb: str,
-        path: str,
-        query: Mapping[str, str],
-        body: Any,
-        kind: str,
-        *,
-        repeat: bool,
-        read: Callable[[str, bytes], Any] | None = None,
-    ) -> Any:
+    def _ask(self, verb: str, path: str, query: Mapping[str, str], body: Any, kind: str, *, repeat: bool) -> Document:
+        return _document(*self._answered(verb, path, query, body, kind, repeat=repeat))
+
+    def _answered(
+        self, verb: str, path: str, query: Mapping[str, str], body: Any, kind: str, *, repeat: bool
+    ) -> tuple[str, bytes]:
         """Ask until there is an answer that stands, or no more tries."""
         target = _with(path, query)
         failures = 0
         renewed = False
         while True:
             try:
-                where, answer = self._try(verb, target, path, body, kind)
-                return (read or _document)(where, answer)
+                return self._try(verb, target, path, body, kind)
             except ApiError as problem:
                 error = problem
             if error.status == 401 and not renewed:
@@ -350,10 +343,6 @@ def _acting(access: Access) -> Iterable[tuple[str, bytes]]:
 def _with(path: str, query: Mapping[str, str]) -> str:
     asked = {name: value for name, value in query.items() if value}
     return f"{path}?{urlencode(asked)}" if asked else path
-
-
-def _text(_where: str, text: bytes) -> str:
-    return text.decode("utf-8", "replace")
 
 
 def _document(where: str, text: bytes) -> Document:

@@ -87,8 +87,9 @@ class Deployment:
 
     def _all_gone(self, names: Sequence[Name], check_mode: bool) -> list[Change]:
         changes = [change for name in names if (change := self._objects.drop(name, check_mode))]
-        for change in changes if self._watch and not check_mode else []:
-            if self._watch.gone(change.name):
+        watch = None if check_mode else self._watch
+        for change in changes:
+            if watch is not None and watch.gone(change.name):
                 raise ObjectProblem(f"{change.name} was told to go and is still there; a finalizer may hold it")
         return changes
 

@@ -161,7 +161,7 @@ def _no_values(wanted: Wanted, query: str, series: Sequence[Series]) -> Finding 
 
 def _twice(wanted: Wanted, series: Iterable[Series]) -> tuple[str, ...]:
     seen: set[str] = set()
-    twice = set()
+    twice: set[str] = set()
     for one in series:
         node = one.labels[wanted.label]
         (twice if node in seen else seen).add(node)

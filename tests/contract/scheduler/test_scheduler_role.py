@@ -5,83 +5,39 @@ configuration and account, so what is tried, rolled out, put back and removed is
 
 from __future__ import annotations
 
-import json
-import os
-import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ansible_collections.colocation.kubernetes.plugins.module_utils import _kube_objects
 from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_client import KubeClient
 from ansible_collections.colocation.kubernetes.tests.cluster.colocation_cluster.say import wait_until
 from ansible_collections.colocation.kubernetes.tests.contract.api_server import ApiServer
+from ansible_collections.colocation.kubernetes.tests.contract.role_play import RolePlay
 from ansible_collections.colocation.kubernetes.tests.contract.scheduler.control_plane import admin_file
 from ansible_collections.colocation.kubernetes.tests.contract.scheduler.node_double import NodeDouble
 from ansible_collections.colocation.kubernetes.tests.contract.scheduler.pod_double import KUBECONFIG
 from ansible_collections.colocation.kubernetes.tests.contract.scheduler.prometheus_double import prometheus_double
 
-COLLECTIONS = Path(_kube_objects.__file__).parents[5]
 NAME = "schedulingplugin-mem-usage"
 SECRET = "/api/v1/namespaces/kube-system/secrets/kube-scheduler-mem-secret"
 PORTS = [61259, 61463, 61464]
-PLAY = """\
-- hosts: localhost
-  gather_facts: false
-  tasks:
-    - ansible.builtin.include_role:
-        name: colocation.kubernetes.scheduler
-        tasks_from: "{{ entry | default('main') }}"
-"""
-
-
-class Site:
-    """Runs the role from this machine."""
-
-    def __init__(self, server: ApiServer, place: Path, variables: dict[str, Any]) -> None:
-        self._server = server
-        self._place = place
-        self._variables = variables
-        self.pods = place / "pods"
-        (place / "play.yml").write_text(PLAY)
-        (place / "ansible.cfg").write_text("[defaults]\n")
-
-    def __call__(self, *arguments: str, **said: Any) -> tuple[int, int, str]:
-        """The status, how many tasks changed something, and all that was printed."""
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("ANSIBLE_", "K8S_", "KUBE"))}
-        environment = kept | {
-            "ANSIBLE_COLLECTIONS_PATH": str(COLLECTIONS),
-            "ANSIBLE_CONFIG": str(self._place / "ansible.cfg"),
-            "ANSIBLE_HOME": str(self._place / "home"),
-            "ANSIBLE_NOCOLOR": "1",
-            "XDG_CACHE_HOME": str(self._place / "cache"),
-        }
-        values = {**self._variables, **said}
-        command = [
-            str(Path(sys.executable).with_name("ansible-playbook")), "--inventory=localhost,", "--connection=local",
-            f"--extra-vars={json.dumps(values)}", "--diff", "-v", *arguments, str(self._place / "play.yml"),
-        ]  # fmt: skip
-        done = subprocess.run(command, capture_output=True, check=False, env=environment, text=True, timeout=300)
-        changed = re.findall(r"localhost +: ok=\d+ +changed=(\d+)", done.stdout)
-        return done.returncode, int(changed[-1]) if changed else -1, done.stdout + done.stderr
 
 
 @pytest.fixture(scope="module")
-def site(server: ApiServer, api: KubeClient, cluster: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def site(
+    server: ApiServer, api: KubeClient, cluster: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RolePlay]:
     place = tmp_path_factory.mktemp("site")
     node = NodeDouble(server, api, "worker", place / "pods", PORTS)
     with prometheus_double() as prometheus:
         prometheus.set({"worker": 10.0})
         try:
-            yield Site(
-                server,
+            yield RolePlay(
                 place,
+                "scheduler",
                 {
-                    "ansible_python_interpreter": sys.executable,
                     "scheduler_controller_kubeconfig": str(admin_file(server)),
                     "scheduler_port": PORTS[0],
                     "scheduler_status_port": PORTS[1],
@@ -105,7 +61,7 @@ def standing(server: ApiServer) -> list[str]:
 
 
 def test_installed_placed_by_changed_refused_put_back_and_removed(
-    site: Site, server: ApiServer, api: KubeClient
+    site: RolePlay, server: ApiServer, api: KubeClient
 ) -> None:
     # Check mode foretells, and writes nothing.
     status, foretold, said = site("--check")
@@ -127,7 +83,7 @@ def test_installed_placed_by_changed_refused_put_back_and_removed(
     assert api.get(f"/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/{NAME}")["spec"]["holderIdentity"]
 
     # Its account may do what it has to; a trial's may nothing.
-    logs = [log for log in site.pods.glob("*/*.log") if "-trial" not in log.parent.name]
+    logs = [log for log in (site.place / "pods").glob("*/*.log") if "-trial" not in log.parent.name]
     assert len(logs) >= 4
     refused = [line for log in logs for line in log.read_text().splitlines() if "forbidden" in line.lower()]
     assert refused == []
