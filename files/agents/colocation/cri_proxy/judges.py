@@ -33,6 +33,8 @@ MOST_ANSWERED = 1 << 20  # of an answer that is read in passing
 class Requests:
     """From the client to the server."""
 
+    judged = frozenset((HEADERS, RST_STREAM, SETTINGS, PUSH_PROMISE))
+
     def __init__(self, tunnel: Tunnel) -> None:
         self._tunnel = tunnel
 
@@ -105,6 +107,8 @@ class Requests:
 
 class Answers:
     """From the server to the client."""
+
+    judged = frozenset((HEADERS, RST_STREAM, SETTINGS, PUSH_PROMISE, GOAWAY, WINDOW_UPDATE))
 
     def __init__(self, tunnel: Tunnel) -> None:
         self._tunnel = tunnel

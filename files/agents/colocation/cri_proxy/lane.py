@@ -17,22 +17,20 @@ from colocation.cri_proxy.frames import (
     CONTINUATION,
     DATA,
     END_HEADERS,
-    GOAWAY,
     HAS_PRIORITY,
     HEAD,
     HEAD_FORMAT,
     HEADERS,
     MOST_WINDOW,
+    PADDED,
     PUSH_PROMISE,
     RST_STREAM,
-    SETTINGS,
     WINDOW_UPDATE,
     Malformed,
     content_of,
 )
 
 LONGEST_BLOCK = 1 << 18  # of headers, or of any frame that is judged whole
-_JUDGED = {HEADERS, RST_STREAM, SETTINGS, PUSH_PROMISE, GOAWAY, WINDOW_UPDATE}
 _SIZES = {RST_STREAM: 4, WINDOW_UPDATE: 4}
 _NONE = (b"", 0, 0)
 
@@ -59,6 +57,8 @@ Verdict = bytes | Stall | None  # None lets a frame pass, bytes take its place
 class Judge(Protocol):
     """Who says what passes."""
 
+    judged: frozenset[int]  # the kinds of frames that it wants to see whole
+
     def data(self, stream: int, flags: int, size: int) -> Way:
         """A DATA frame begins."""
 
@@ -82,6 +82,7 @@ class Lane:
         self.out: list[Piece] = []
         self.stalled = False
         self._judge = judge
+        self._judged = judge.judged
         self._preface = preface
         self._rest = b""  # a frame that is to be judged whole, and is not all there
         self._left = 0  # of a payload that flows through
@@ -147,7 +148,7 @@ class Lane:
             if self._preface:
                 at = self._check_preface(view)
             while not (self._plain or self.stalled or self._preface):
-                now = self._flow(at) if self._left else self._next(at)
+                now = self._flow(at) if self._left else self._next(view, at)
                 if now == at:
                     break
                 at = now
@@ -167,21 +168,25 @@ class Lane:
         self._pass(0, size)
         return size
 
-    def _next(self, at: int) -> int:
+    def _next(self, view: memoryview, at: int) -> int:
         """The frame that begins here: where what was done of it ends."""
-        if len(self._view) - at < HEAD:
+        here = len(view) - at
+        if here < HEAD:
             return at
-        high, low, kind, flags, stream = HEAD_FORMAT.unpack_from(self._view, at)
+        high, low, kind, flags, stream = HEAD_FORMAT.unpack_from(view, at)
         size: int = high << 8 | low
         stream &= MOST_WINDOW
-        if kind in _JUDGED:
+        if kind in self._judged:
             return self._judge_whole(at, kind, flags, stream, size)
         if kind == CONTINUATION:
             raise Malformed("a CONTINUATION continues nothing")
         self._way = way = self._judge.data(stream, flags, size) if kind == DATA else Way.PASS
+        if way is Way.PASS and here >= HEAD + size:
+            self._pass(at, at + HEAD + size)
+            return at + HEAD + size
         self._left = size
         if way is not Way.PASS:
-            self._current = (bytes(self._view[at : at + HEAD]), stream, flags)
+            self._current = (bytes(view[at : at + HEAD]), stream, flags)
         if way is not Way.TAKE:
             self._pass(at, at + HEAD)
         return self._flow(at + HEAD)
@@ -216,13 +221,9 @@ class Lane:
             return at
         payload = bytes(view[at + HEAD : end])
         if kind in (HEADERS, PUSH_PROMISE):
-            before = 4 if kind == PUSH_PROMISE else 5 if flags & HAS_PRIORITY else 0
-            payload = content_of(payload, flags, before)
-            if not flags & END_HEADERS:
-                more, end = _continued(view, end, stream)
-                if not end:
-                    return at
-                payload += more
+            payload, end = _block(view, payload, end, kind, flags, stream)
+            if not end:
+                return at
         verdict = self._judge.whole(kind, flags, stream, payload)
         if kind == HEADERS and self._between:
             self._put_between()  # what trailers let go comes before them; but what SETTINGS allow comes after
@@ -260,6 +261,16 @@ class Lane:
             if self._between:
                 self._put_between()
             self._pass(at, len(self._view))
+
+
+def _block(view: memoryview, payload: bytes, end: int, kind: int, flags: int, stream: int) -> tuple[bytes, int]:
+    """The header block that begins with a frame's payload, and where it ends; 0 where it is not all there."""
+    if kind == PUSH_PROMISE or flags & (PADDED | HAS_PRIORITY):
+        payload = content_of(payload, flags, 4 if kind == PUSH_PROMISE else 5 if flags & HAS_PRIORITY else 0)
+    if flags & END_HEADERS:
+        return payload, end
+    more, end = _continued(view, end, stream)
+    return payload + more, end
 
 
 def _continued(view: memoryview, at: int, stream: int) -> tuple[bytes, int]:

@@ -65,7 +65,7 @@ def creation(key: int, message: bytes) -> Creation:
         _resources(config.linux.resources),
         dict(config.labels),
         dict(config.annotations),
-        {pair.key: pair.value for pair in config.envs},
+        {pair.key: pair.value.decode(errors="replace") for pair in config.envs},
     )
 
 

@@ -12,7 +12,7 @@ import select
 import socket
 from collections import deque
 
-from colocation.cri_proxy.lane import Lane, Piece
+from colocation.cri_proxy.lane import Piece
 from colocation.cri_proxy.tunnel import Tunnel
 
 READ, WRITE = select.EPOLLIN, select.EPOLLOUT
@@ -82,13 +82,21 @@ class Pair:
 
     def write_out(self) -> None:
         """Write what the tunnel has for either side."""
-        if self.tunnel is not None:
-            _empty(self.tunnel.up, self.server)
-            _empty(self.tunnel.down, self.client)
+        tunnel = self.tunnel
+        if tunnel is not None:
+            if tunnel.up.out:
+                pieces, tunnel.up.out = tunnel.up.out, []
+                self.server.write(pieces)
+            if tunnel.down.out:
+                pieces, tunnel.down.out = tunnel.down.out, []
+                self.client.write(pieces)
 
     def wanted(self, side: Side) -> int:
         """What to wait for on a side."""
-        read = not (self.other(side).waiting or self.ended is side)
+        other = self.server if side is self.client else self.client
+        if not (side.waiting or other.waiting or self.ended or (self.tunnel is not None and self.tunnel.up.stalled)):
+            return READ
+        read = not (other.waiting or self.ended is side)
         if read and side is self.client and self.tunnel is not None:
             read = not self.tunnel.up.stalled
         return (READ if read else 0) | (WRITE if side.waiting else 0)
@@ -110,9 +118,3 @@ class Pair:
         self.server.socket.close()
         if self.tunnel is not None:
             self.tunnel.closed()
-
-
-def _empty(lane: Lane, side: Side) -> None:
-    if lane.out:
-        pieces, lane.out = lane.out, []
-        side.write(pieces)

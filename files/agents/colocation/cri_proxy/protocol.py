@@ -19,7 +19,7 @@ TABLE = {
         "runtime_version": (3, "string"),
         "runtime_api_version": (4, "string"),
     },
-    "KeyValue": {"key": (1, "string"), "value": (2, "string")},
+    "KeyValue": {"key": (1, "string"), "value": (2, "bytes")},
     "LinuxContainerResources": {
         "cpu_period": (1, "int64"),
         "cpu_quota": (2, "int64"),

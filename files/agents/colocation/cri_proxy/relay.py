@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import select
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -27,6 +28,7 @@ from colocation.cri_proxy.tunnel import Tunnel
 BUFFER = 1 << 17
 TICK_SECONDS = 1.0
 END_TICK_SECONDS = 0.05
+SWITCH_SECONDS = 0.0005  # with Python's 5 ms a call took 5.6 ms beside a thread that computes, with this 0.12
 log = Log("cri_proxy")
 
 
@@ -72,6 +74,8 @@ class Relay:
         self._thread = threading.Thread(target=self._run, name="relay", daemon=True)
 
     def start(self) -> None:
+        """Begin; other threads of this process that compute let the relay's have its turn sooner from now on."""
+        sys.setswitchinterval(SWITCH_SECONDS)
         self._thread.start()
 
     def stop(self, grace: float = 3.0) -> None:

@@ -99,7 +99,11 @@ class Sender:
 
     def granted(self, amount: int, stream: Stream | None) -> Verdict:
         """The server's WINDOW_UPDATE, for a stream or the connection: what of it the client gets."""
-        told = (stream.window if stream else self.window).granted(amount)
+        window = stream.window if stream else self.window
+        if not (window.debt or self._waiting):
+            window.size += amount
+            return None
+        told = window.granted(amount)
         self._drain_all()
         if told == amount:
             return None

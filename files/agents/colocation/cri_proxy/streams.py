@@ -40,7 +40,7 @@ class Stream:
     holding: bool = False  # the request is kept from the server
     reading: bool = False  # it is read in passing
     waited: bool = False  # it has been held since before the last tick
-    body: list[bytes] = field(default_factory=list)
+    body: list[bytes] = field(default_factory=list)  # of a request that is held or read
     size: int = 0  # of the body
     paid: int = 0  # of the client's windows, for what is held and was not given back
     queue: deque[memoryview] = field(default_factory=deque)  # for the server, as its windows allow

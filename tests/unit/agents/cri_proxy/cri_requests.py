@@ -72,7 +72,7 @@ def creation(**more: Any) -> Any:
         "metadata": {"name": "main", "attempt": 3},
         "image": {"image": "registry/web:1", "annotations": {"a": "b"}},
         "command": ["/bin/web", "--all"],
-        "envs": [{"key": "BLOCKS", "value": "CM-0-1"}, {"key": "PATH", "value": "/bin"}],
+        "envs": [{"key": "BLOCKS", "value": b"CM-0-1"}, {"key": "BYTES", "value": b"\xff/"}],
         "mounts": [{"container_path": "/x", "host_path": "/y", "readonly": True}],
         "labels": {"io.kubernetes.pod.uid": "u-1"},
         "annotations": {"io.kubernetes.container.hash": "1234"},

@@ -35,6 +35,7 @@ from colocation.cri_proxy.lane import LONGEST_BLOCK, Lane, Stall, Verdict, Way
 class Scribe:
     """A judge that writes down what it is asked, and answers as it is told."""
 
+    judged = frozenset((HEADERS, RST_STREAM, SETTINGS, GOAWAY, WINDOW_UPDATE))
     ways: dict[int, Way] = field(default_factory=dict)
     verdicts: dict[int, Verdict] = field(default_factory=dict)  # by stream
     asked: list[tuple[object, ...]] = field(default_factory=list)

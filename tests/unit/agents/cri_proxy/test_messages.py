@@ -42,7 +42,7 @@ def test_a_creation_is_read() -> None:
     assert found.resources == WISH
     assert found.labels == {"io.kubernetes.pod.uid": "u-1"}
     assert found.annotations == {"io.kubernetes.container.hash": "1234"}
-    assert found.environment == {"BLOCKS": "CM-0-1", "PATH": "/bin"}
+    assert found.environment == {"BLOCKS": "CM-0-1", "BYTES": "\ufffd/"}
 
 
 def test_a_resize_is_read() -> None:

@@ -9,6 +9,7 @@ import os
 import random
 import resource
 import socket
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -228,3 +229,14 @@ def test_it_sleeps_when_nothing_happens(placed: Site) -> None:
     with connected(placed):
         assert placed.relay.responds(5)
         assert placed.relay._timeout() is None
+
+
+def test_threads_that_compute_give_way_soon() -> None:
+    """With Python's own interval, 5 ms, each passage through the relay may wait as long for another thread."""
+    before = sys.getswitchinterval()
+    try:
+        sys.setswitchinterval(0.005)
+        with site(None):
+            assert sys.getswitchinterval() <= 0.001
+    finally:
+        sys.setswitchinterval(before)
