@@ -276,7 +276,7 @@ def main() -> None:
     answer: dict[str, Any] = {"changed": False}
     try:
         if params["step"] == "look":
-            with host.locked(params["timeout"]):  # a killed run's step may still be at work
+            with host.locked(params["timeout"], only_look=True):  # a killed run's step may still be at work
                 found = look_at_host(ROOT, run, systemd, runtime, places)
             answer["host"], answer["files"] = as_dict(found)
             answer["minted"] = found.minted

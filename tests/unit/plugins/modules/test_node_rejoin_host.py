@@ -51,9 +51,13 @@ def test_check_mode_touches_nothing(host: Path, options: dict[str, Any]) -> None
     assert list(host.iterdir()) == []
 
 
-def test_a_host_that_never_had_a_kubelet_gets_a_clear_word(host: Path) -> None:
-    answer = call(node_rejoin_host.main, step="look")
-    assert answer["failed"] and "/var/lib/kubelet" in answer["msg"]
+def test_an_empty_host_is_looked_at_and_says_what_is_missing(host: Path) -> None:
+    (host / "proc").mkdir()
+    answer = call(node_rejoin_host.main, step="look", node="w")
+    assert answer.get("changed") is False, answer
+    assert not answer["host"]["kubelet_conf"] and answer["files"] == []
+    assert "kubeadm is not installed" in answer["host"]["problems"][0]
+    assert [path.name for path in host.iterdir()] == ["proc"]
 
 
 @pytest.mark.parametrize(
