@@ -23,6 +23,7 @@ from ansible_collections.colocation.kubernetes.plugins.plugin_utils._agent_build
 PARTS = ("common", "scheduler")  # of our package
 NOT_OF_YAML = ("cyaml.py",)  # wants libyaml
 MOST = 900_000  # bytes; with its encoding and the rest it must fit into an object of the API, 1 MiB
+KEPT = 3  # files, those that were used last
 FIRST_DAY = (1980, 1, 1, 0, 0, 0)  # that a zip can tell
 MAIN = "import sys\n\nfrom colocation.scheduler.__main__ import main\n\nsys.exit(main())\n"
 
@@ -87,6 +88,7 @@ def _keep(path: Path, content: bytes) -> None:
     """Write the file at once or not at all; one that is another than it should be is written anew."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if path.is_file() and path.read_bytes() == content:
+        os.utime(path)  # it is in use
         return
     handle, name = tempfile.mkstemp(prefix=".extender-", dir=path.parent)
     try:
@@ -96,3 +98,5 @@ def _keep(path: Path, content: bytes) -> None:
     except BaseException:
         os.unlink(name)
         raise
+    for old in sorted(path.parent.glob("extender-*.pyz"), key=lambda file: file.stat().st_mtime)[:-KEPT]:
+        old.unlink(missing_ok=True)

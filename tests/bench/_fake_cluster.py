@@ -2,8 +2,8 @@
 # Apache-2.0 License (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """A fake of an API server and a Prometheus of a large cluster, which takes minutes to make with real ones.
 
-Lists come in pages, watches are held open and get the events that the benchmark makes, queries get a value for each
-node.
+Lists come in pages, watches are held open and get the events that the benchmark asks for, queries get a value for each
+node. It is a process of its own, so that what it does is not on the benchmark's clock.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import json
 import queue
 import random
 import ssl
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -136,3 +138,45 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, *_arguments: Any) -> None:
         pass
+
+
+class FakeClusterProcess:
+    """The same in another process."""
+
+    def __init__(self, place: Path, nodes: int, pods: int) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, __file__, str(place), str(nodes), str(pods)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            bufsize=1,
+        )
+        assert self.process.stdout is not None
+        said = json.loads(self.process.stdout.readline())
+        self.address: str = said["address"]
+        self.ca: str = said["ca"]
+        self.names: list[str] = said["names"]
+
+    def binds(self, first: int, number: int = 1) -> None:
+        """The watch of pods sees so many more pods on nodes."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{first} {number}\n")
+
+    def stop(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+def main() -> None:
+    place, nodes, pods = sys.argv[1:]
+    cluster = FakeCluster(Path(place), int(nodes), int(pods))
+    cluster.kubeconfig(Path(place, "kubeconfig"))
+    print(json.dumps({"address": cluster.address, "ca": str(cluster.ca), "names": cluster.names}), flush=True)
+    for line in sys.stdin:
+        first, number = map(int, line.split())
+        for one in range(first, first + number):
+            cluster.binds(one)
+
+
+if __name__ == "__main__":
+    main()

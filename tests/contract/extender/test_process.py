@@ -135,6 +135,10 @@ def explained(extender: ExtenderProcess) -> None:
     (one,) = found["nodes"]
     assert (one["node"], one["score"], one["load"]) == ("c", 0, None)
     assert [part["resource"] for part in one["inputs"]] == ["cpu", "memory"]
+    first = json.loads(extender.ask("/explain?profile=real-usage-scheduler&most=1")[1])
+    assert ([one["node"] for one in first["nodes"]], first["of"]) == (["a"], 3)
+    assert extender.ask("/explain?profile=mem-real-usage-scheduler&most=x&format=text")[0] == 200
+    assert extender.ask("//[")[0] == 404
     unknown = extender.command("explain", "--profile", "other")
     assert unknown.returncode == 1
     assert "There is no profile 'other'" in unknown.stderr

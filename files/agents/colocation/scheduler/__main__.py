@@ -32,12 +32,14 @@ def _explain_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--profile", help="a schedulerName: how its nodes stand now")
     what.add_argument("--pod", metavar="NAMESPACE/NAME", help="a pod that was scored lately")
     parser.add_argument("--node", action="append", default=[], help="only this node; may be given several times")
+    parser.add_argument("--most", type=int, default=200, metavar="N", help="so many nodes, the best; default: 200")
     parser.add_argument("--json", action="store_true", help="for programs")
 
 
 def _explain(config: Config, asked: argparse.Namespace) -> int:
     """Ask the running extender and print what it says."""
-    query = {"profile": asked.profile, "pod": asked.pod, "node": asked.node, "format": "" if asked.json else "text"}
+    query = {"profile": asked.profile, "pod": asked.pod, "node": asked.node, "most": asked.most}
+    query["format"] = "" if asked.json else "text"
     path = "/explain?" + urlencode({name: value for name, value in query.items() if value}, doseq=True)
     connection = http.client.HTTPConnection(config.listen.address, config.listen.port, timeout=30)
     try:

@@ -12,17 +12,16 @@ from colocation.common.journal import Log
 from colocation.common.metrics import Registry
 from colocation.common.status import Cell, Status, Table
 from colocation.scheduler.answers import Answers, nobody
-from colocation.scheduler.cluster import Cluster
 from colocation.scheduler.config import Config
 from colocation.scheduler.counters import Counters
 from colocation.scheduler.engine import Engine
-from colocation.scheduler.explain import explain, fullest, to_table
+from colocation.scheduler.explain import by_load, explain, to_table
 from colocation.scheduler.server import ExtenderServer
 
 SWAP_SECONDS = 30.0  # after a reload the old engine answers until the new one knows the cluster, at most so long
 SHOWN_NODES = 20  # on the status page; `explain` shows all
 SHOWN_DECISIONS = 10
-LOOK_SECONDS = 5.0  # tables of thousands of nodes are not made for every look
+LOOK_SECONDS = 10.0  # tables of thousands of nodes are not made for every look
 log = Log("scheduler")
 
 
@@ -154,12 +153,11 @@ def _decisions(answers: Answers) -> Table:
 
 
 def _nodes(engine: Engine) -> Iterator[Table]:
-    for name in engine.cluster.rankings:
-        yield engine.ask(lambda cluster, now: _fullest(cluster, name, now))  # noqa: B023
-
-
-def _fullest(cluster: Cluster, profile: str, now: float) -> Table:
-    need = cluster.need_of(nobody(profile))
-    names = fullest(cluster, profile, need, SHOWN_NODES)
-    title = f"{profile}: the {len(names)} fullest of {len(cluster.nodes)} nodes"
-    return to_table(title, explain(cluster, profile, need, now, names)[::-1] if names else [])
+    """For profiles that were asked for; the lock is held for moments only."""
+    asked = {name: ranking for name, ranking in engine.cluster.rankings.items() if ranking.asked}
+    for name, ranking in (asked or dict(list(engine.cluster.rankings.items())[:1])).items():
+        need = engine.cluster.need_of(nobody(name))
+        rows = engine.ask(lambda cluster, _now: ranking.rows(cluster.nodes))  # noqa: B023
+        names = by_load(rows, ranking.rules, need)[: -SHOWN_NODES - 1 : -1]
+        found = engine.ask(lambda cluster, now: explain(cluster, name, need, now, names))  # noqa: B023
+        yield to_table(f"{name}: the {len(found)} fullest of {len(rows)} nodes", found)

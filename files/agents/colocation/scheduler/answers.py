@@ -9,7 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs
 
 from colocation import __version__
 from colocation.common.journal import Log
@@ -17,7 +17,7 @@ from colocation.common.status import Status, to_text
 from colocation.scheduler.cluster import Cluster
 from colocation.scheduler.counters import Counters
 from colocation.scheduler.engine import Engine
-from colocation.scheduler.explain import Explanation, explain, to_document, to_table
+from colocation.scheduler.explain import Explanation, by_load, explain, to_document, to_table
 from colocation.scheduler.http_stream import Request
 from colocation.scheduler.pods import NOTHING_SAID, Pod
 from colocation.scheduler.ranking import Need, Ranked
@@ -25,6 +25,7 @@ from colocation.scheduler.server import Answer
 from colocation.scheduler.wire import Question, WireError, filter_result, no_opinion, read_question
 
 REMEMBERED = 1000
+EXPLAINED = 200  # nodes, if nobody asks for more: kube-scheduler waits meanwhile
 NO_PROFILE = "none"
 log = Log("decision")
 
@@ -55,13 +56,13 @@ class Answers:
     def respond(self, request: Request) -> Answer:
         """The answer to any request."""
         began = time.perf_counter()
-        place = urlsplit(request.path)
-        verb = place.path[1:]
-        if place.path in self._posts:
-            answer = self._asked(self._posts[place.path], request)
-        elif place.path == "/explain":
-            answer = self._explain(parse_qs(place.query)) if request.method == "GET" else _only("GET")
-        elif place.path == "/livez":
+        path, _mark, query = request.path.partition("?")
+        verb = path[1:]
+        if path in self._posts:
+            answer = self._asked(self._posts[path], request)
+        elif path == "/explain":
+            answer = self._explain(parse_qs(query)) if request.method == "GET" else _only("GET")
+        elif path == "/livez":
             answer = Answer(200, "ok\n", "text/plain")
         else:
             verb = "other"
@@ -140,24 +141,29 @@ class Answers:
         )
 
     def _explain(self, query: dict[str, list[str]]) -> Answer:
-        """?profile=…, or ?pod=namespace/name; &node=… (any number); &format=text."""
+        """?profile=…, or ?pod=namespace/name; &node=… (any number), else the best &most=…; &format=text."""
         engine = self.engine
-        profile, pod, form = (query.get(name, [""])[-1] for name in ("profile", "pod", "format"))
+        profile, pod, form, most = (query.get(name, [""])[-1] for name in ("profile", "pod", "format", "most"))
         decided: Decision | None = None
         if pod:
             decided = next((one for one in reversed(self.decisions) if one.pod == pod), None)
             if decided is None:
                 return _text(404, f"Of the last {len(self.decisions)} pods that were scored none is {pod}.")
             profile = profile or decided.profile
-        if profile not in engine.cluster.rankings:
+        ranking = engine.cluster.rankings.get(profile)
+        if ranking is None:
             known = ", ".join(engine.cluster.rankings)
             return _text(404, f"There is no profile {profile!r}. Name a profile ({known}) or a pod.")
         need = decided.need if decided else engine.cluster.need_of(nobody(profile))
-        names = query.get("node", [])
+        rows = engine.ask(lambda cluster, _now: ranking.rows(cluster.nodes))
+        limit = int(most) if most.isascii() and most.isdigit() and len(most) < 9 else EXPLAINED
+        named = query.get("node", [])
+        ordered = by_load(rows, ranking.rules, need)
+        names = [name for name in ordered if name in named] if named else ordered[:limit]
         found = engine.ask(lambda cluster, now: explain(cluster, profile, need, now, names))
         if form == "text":
-            return Answer(200, _as_text(profile, decided, found), "text/plain; charset=utf-8")
-        document = to_document(profile, need, found)
+            return Answer(200, _as_text(profile, decided, found, len(rows)), "text/plain; charset=utf-8")
+        document = to_document(profile, need, found) | {"of": len(rows)}
         if decided is not None:
             document["decided"] = {
                 "pod": decided.pod,
@@ -174,8 +180,8 @@ def nobody(profile: str) -> Pod:
     return Pod("", "", profile, "", "", False, False, False, NOTHING_SAID, NOTHING_SAID)
 
 
-def _as_text(profile: str, decided: Decision | None, found: list[Explanation]) -> str:
-    summary = f"{len(found)} nodes for {profile}, best first, as it is now"
+def _as_text(profile: str, decided: Decision | None, found: list[Explanation], nodes: int) -> str:
+    summary = f"{len(found)} of {nodes} nodes for {profile}, best first, as it is now"
     facts: tuple[tuple[str, str | int | None], ...] = ()
     if decided is not None:
         when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(decided.when))

@@ -90,7 +90,6 @@ class Cluster:
             name: Ranking(rules_of(profile, self._views.index(_view(profile))))
             for name, profile in config.profiles.items()
         }
-
         weighted = {resource for ranking in self.rankings.values() for resource in ranking.rules.weighted}
         self.weighted = tuple(sorted(weighted))  # resources that any profile looks at
 

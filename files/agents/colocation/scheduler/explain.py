@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +12,7 @@ from colocation.common.status import Cell, Table
 from colocation.scheduler.cluster import Cluster
 from colocation.scheduler.node_load import RESOURCES, NodeLoad
 from colocation.scheduler.ranking import Need, Ranking
-from colocation.scheduler.score import FULL, judged, load, score
+from colocation.scheduler.score import FULL, Row, Rules, judged, load, score
 
 GIB = float(1 << 30)
 COLUMNS = ("node", "score", "load", "resource", "judged by", "measured", "age s", "in flight", "climb", "requested")
@@ -42,21 +41,17 @@ class Explanation:
     inputs: tuple[Input, ...]
 
 
-def explain(cluster: Cluster, profile: str, need: Need, now: float, names: Iterable[str] = ()) -> list[Explanation]:
-    """All nodes, or the named ones, as they are scored now for such a pod."""
-    ranking = cluster.rankings[profile]
-    wanted = set(names) or cluster.nodes.keys()
-    nodes = {name: cluster.nodes[name] for name in wanted if name in cluster.nodes}
-    found = [_explained(node, ranking, need, now, cluster.nodes) for node in nodes.values()]
-    return sorted(found, key=lambda one: (FULL if one.load is None else one.load, one.node))
+def by_load(rows: Mapping[str, Row], rules: Rules, need: Need) -> list[str]:
+    """The names of nodes for such a pod, the best first, those that take no more last."""
+    loads = {name: load(row, *need, rules.weighted, rules.profile.full_at) for name, row in rows.items()}
+    return sorted(loads, key=lambda name: (loads[name], name))
 
 
-def fullest(cluster: Cluster, profile: str, need: Need, count: int) -> list[str]:
-    """The names of the fullest nodes, those that take no more first."""
+def explain(cluster: Cluster, profile: str, need: Need, now: float, names: Iterable[str]) -> list[Explanation]:
+    """Those of the named nodes that there are, as they are scored now for such a pod."""
     ranking = cluster.rankings[profile]
-    resources, full_at = ranking.rules.weighted, ranking.rules.profile.full_at
-    loads = {name: load(ranking.row(name, cluster.nodes), *need, resources, full_at) for name in cluster.nodes}
-    return heapq.nlargest(count, loads, key=lambda name: (loads[name], name))
+    known = (cluster.nodes[name] for name in names if name in cluster.nodes)
+    return [_explained(node, ranking, need, now, cluster.nodes) for node in known]
 
 
 def _explained(node: NodeLoad, ranking: Ranking, need: Need, now: float, nodes: Mapping[str, NodeLoad]) -> Explanation:

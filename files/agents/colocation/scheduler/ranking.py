@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from colocation.scheduler.node_load import NodeLoad
 from colocation.scheduler.pods import Amount
-from colocation.scheduler.score import FULL, MOST, Rules, Side, load, score, sides
+from colocation.scheduler.score import FULL, MOST, Row, Rules, load, score, sides
 
 TABLES = 32  # kinds of pods that are remembered
 TAILS = tuple(f"{points}}}" for points in range(MOST + 1))
@@ -57,7 +57,7 @@ class Ranking:
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
-        self._rows: dict[str, Sequence[Side] | None] = {}
+        self._rows: dict[str, Row] = {}
         self._changed: set[str] = set()
         self._log: list[str] = []  # names of rows that changed, in order
         self._epoch = 0  # another one when the log began anew
@@ -104,10 +104,15 @@ class Ranking:
         favourite = None if place is None else names[place]
         return Ranked(f"[{','.join(texts)}]", favourite, best, loads.count(FULL) - unknown, unknown)
 
-    def row(self, name: str, nodes: Mapping[str, NodeLoad]) -> Sequence[Side] | None:
+    def row(self, name: str, nodes: Mapping[str, NodeLoad]) -> Row:
         """A node's side of the sum."""
         self.refresh(nodes)
         return self._rows.get(name)
+
+    def rows(self, nodes: Mapping[str, NodeLoad]) -> dict[str, Row]:
+        """All nodes' sides, as they are now."""
+        self.refresh(nodes)
+        return dict(self._rows)
 
     def _table(self, need: Need) -> _Table:
         table = self._tables.get(need)
@@ -123,7 +128,7 @@ class Ranking:
         table.epoch, table.seen = self._epoch, len(self._log)
         return table
 
-    def _fill(self, table: _Table, need: Need, rows: Mapping[str, Sequence[Side] | None]) -> None:
+    def _fill(self, table: _Table, need: Need, rows: Mapping[str, Row]) -> None:
         resources, full_at = self.rules.weighted, self.rules.profile.full_at
         (first, *others), loads, texts, heads = resources, table.loads, table.texts, self._heads
         use, request = need[0][first], need[1][first]

@@ -57,6 +57,9 @@ class Side(NamedTuple):
     lines: tuple[Line, ...]
 
 
+Row = Sequence[Side] | None  # a node's part of the sum; None: it takes no more whatever the pod is
+
+
 def rules_of(profile: Profile, view: int) -> Rules:
     """A profile's rules; `view` is where its window is among the node's views."""
     weights = [profile.weights.get(name, 0.0) for name in RESOURCES]  # type: ignore[call-overload]
@@ -73,8 +76,8 @@ def judged(node: NodeLoad, rules: Rules, resource: int) -> Judged:
     return "full" if policy == "full" else "requests"
 
 
-def sides(node: NodeLoad, rules: Rules) -> tuple[Side, ...] | None:
-    """The node's part of the sum; None for a node that takes no more whatever the pod is."""
+def sides(node: NodeLoad, rules: Rules) -> Row:
+    """The node's part of the sum."""
     found = []
     for resource in rules.weighted:
         lines = _lines(node, rules, resource)
@@ -104,7 +107,7 @@ def _oversold(real: Line, asked: Line, oversell: Oversell) -> tuple[Line, Line]:
     return Line(*between), Line(*(floor * a for a in asked))
 
 
-def load(node: Sequence[Side] | None, use: Amount, request: Amount, resources: Sequence[int], full_at: float) -> float:
+def load(node: Row, use: Amount, request: Amount, resources: Sequence[int], full_at: float) -> float:
     """The node's load with the pod, as a share; FULL where one resource would be full."""
     if node is None:
         return FULL

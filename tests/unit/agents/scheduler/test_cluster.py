@@ -179,6 +179,7 @@ def test_a_pod_that_is_resized_asks_for_its_new_size() -> None:
     model.pod_is(pod("p", "a"), 1.0)
     model.pod_is(pod("p", "a", memory=3 * GIB, started=True), 2.0)
     assert model.nodes["a"].requested[1] == 3 * GIB
+    assert flying(model) == 0, "it has run here before"
     assert model.pods == 1
 
 

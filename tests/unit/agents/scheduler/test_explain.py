@@ -18,7 +18,7 @@ from ansible_collections.colocation.kubernetes.tests.unit.agents.scheduler.clust
 )
 from colocation.common.status import Status, to_text
 from colocation.common.status_page import to_html
-from colocation.scheduler.explain import explain, fullest, to_document, to_table
+from colocation.scheduler.explain import by_load, explain, to_document, to_table
 
 
 def test_each_input_is_shown_and_the_scores_are_those_that_are_given() -> None:
@@ -26,7 +26,7 @@ def test_each_input_is_shown_and_the_scores_are_those_that_are_given() -> None:
     measure(model, 10.0, a=0.2, b=0.5, c=0.97)
     model.pod_is(pod("p", "a", cpu=1, memory=10 * GIB), 11.0)
     need = model.need_of(pod("", scheduler=BOTH))
-    found = explain(model, BOTH, need, 15.0)
+    found = explain(model, BOTH, need, 15.0, model.nodes)
     assert [one.node for one in found] == ["a", "b", "c"]
     given = scores(model, 15.0, scheduler=BOTH)
     assert {one.node: one.score for one in found[1:]} == {name: given[name] for name in "bc"}
@@ -41,7 +41,7 @@ def test_it_is_json_a_table_and_a_page() -> None:
     model = cluster("a b")
     measure(model, 10.0, a=0.2)
     need = model.need_of(pod(""))
-    found = explain(model, BOTH, need, 15.0)
+    found = explain(model, BOTH, need, 15.0, model.nodes)
     document = json.loads(json.dumps(to_document(BOTH, need, found)))
     assert {one["node"]: one["inputs"][0]["judged_by"] for one in document["nodes"]} == {"a": "use", "b": "requests"}
     table = to_table("Nodes", found)
@@ -57,7 +57,8 @@ def test_only_the_named_nodes() -> None:
     assert [one.node for one in explain(model, BOTH, need, 1.0, ["b", "unknown"])] == ["b"]
 
 
-def test_the_fullest_are_found_without_explaining_all() -> None:
+def test_the_best_come_first_and_the_full_last() -> None:
     model = cluster("a b c d")
     measure(model, 10.0, a=0.2, b=0.99, c=0.5, d=0.1)
-    assert fullest(model, BOTH, model.need_of(pod("")), 3) == ["b", "c", "a"]
+    ranking = model.rankings[BOTH]
+    assert by_load(ranking.rows(model.nodes), ranking.rules, model.need_of(pod(""))) == ["d", "a", "c", "b"]

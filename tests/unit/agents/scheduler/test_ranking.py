@@ -63,7 +63,7 @@ def test_a_table_that_was_kept_says_what_a_new_one_says(changes: list[tuple[str,
             found = answer(model, kept, amount)
             assert found == answer(model, fresh, amount)
             need = model.need_of(pod("x", memory=amount * GIB))
-            explained = {one.node: one.score for one in explain(model, name, need, now)}
+            explained = {one.node: one.score for one in explain(model, name, need, now, model.nodes)}
             assert all(found[known] in (points, 10) for known, points in explained.items())
 
 

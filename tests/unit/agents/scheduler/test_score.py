@@ -23,7 +23,8 @@ from ansible_collections.colocation.kubernetes.tests.unit.agents.scheduler.clust
 )
 from colocation.scheduler.cluster import Cluster, Reading
 from colocation.scheduler.explain import explain
-from colocation.scheduler.score import FULL, score
+from colocation.scheduler.pods import Amount
+from colocation.scheduler.score import FULL, Line, Side, load, score
 from colocation.scheduler.series import MOST
 
 SHARE = st.floats(0, 1.5)
@@ -44,6 +45,12 @@ def test_more_load_never_scores_higher(one: float, other: float, full_at: float)
 @pytest.mark.parametrize("load", [math.nan, math.inf, -math.inf, -0.1, FULL, 0.95, 1.2])
 def test_what_is_full_or_no_number_scores_0(load: float) -> None:
     assert score(load, 0.95) == 0
+
+
+@pytest.mark.parametrize("at", [math.nan, math.inf, 0.95])
+def test_a_line_that_is_no_number_is_a_full_node(at: float) -> None:
+    side = Side(1.0, (Line(0.1, 0.0, 0.0), Line(at, 0.0, 0.0)))
+    assert load([side], Amount(0, 0), Amount(0, 0), (1,), 0.95) == FULL
 
 
 def test_an_idle_node_scores_most() -> None:
@@ -88,7 +95,7 @@ def test_whatever_is_measured_a_score_is_from_0_to_10_and_nonsense_is_never_idle
 
 def loads(model: Cluster, profile: str, now: float = 2.0) -> dict[str, float | None]:
     need = model.need_of(pod("x", cpu=0, memory=0, scheduler=profile))
-    return {one.node: one.load for one in explain(model, profile, need, now)}
+    return {one.node: one.load for one in explain(model, profile, need, now, model.nodes)}
 
 
 def requested(model: Cluster, name: str, share: float) -> None:

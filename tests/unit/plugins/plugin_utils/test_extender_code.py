@@ -73,6 +73,15 @@ def test_a_kept_file_that_was_tampered_with_is_written_anew(tmp_path: Path) -> N
     assert [file.name for file in tmp_path.iterdir()] == [Path(code.path).name]
 
 
+def test_old_files_go_and_the_one_in_use_stays(tmp_path: Path) -> None:
+    for number in range(5):
+        old = tmp_path / f"extender-{number}.pyz"
+        old.write_bytes(b"old")
+        os.utime(old, (number, number))
+    code = extender_code(AGENTS, tmp_path)
+    assert {file.name for file in tmp_path.iterdir()} == {"extender-3.pyz", "extender-4.pyz", Path(code.path).name}
+
+
 def test_what_went_wrong_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("")
