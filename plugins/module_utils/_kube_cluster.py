@@ -12,7 +12,7 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_client
 
 IMAGES = "registry.k8s.io"
 CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
-_VERSION = re.compile(r"v?(\d+)\.(\d+)\.(\d+)(-[0-9A-Za-z.-]+)?")
+_VERSION = re.compile(r"v?(\d+)\.(\d+)\.(\d+)(-(?:alpha|beta|rc)\.\d+)?")
 _REPOSITORY = re.compile(r"^imageRepository:\s*[\"']?([^\s\"'#]+)", re.M)
 
 
