@@ -12,7 +12,7 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_client
 
 IMAGES = "registry.k8s.io"
 CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
-_VERSION = re.compile(r"v?(\d+)\.(\d+)\.(\d+)(-[0-9A-Za-z.-]+)?")
+_VERSION = re.compile(r"v?(\d+)\.(\d+)\.(\d+)(-(?:alpha|beta|rc)\.\d+)?")
 _REPOSITORY = re.compile(r"^imageRepository:\s*[\"']?([^\s\"'#]+)", re.M)
 
 
@@ -27,9 +27,7 @@ def look(api: KubeClient) -> dict[str, Any]:
     if version is None:
         raise ClusterUnclear(f"the API server calls its version {said!r}, which is none")
     return {
-        "version": "".join(
-            [".".join(version.group(1, 2, 3)), version[4] or ""]
-        ),  # what a build added is no image's tag
+        "version": ".".join(version.group(1, 2, 3)) + (version[4] or ""),
         "minor": int(version[2]),
         "image_repository": _images(api),
         "service_address": _service(api),

@@ -33,7 +33,7 @@ def api() -> KubeApiDouble:
         ("v1.36.3", "1.36.3", 36),
         ("v1.34.4+k3s1", "1.34.4", 34),
         ("v1.33.0-rc.1", "1.33.0-rc.1", 33),
-        ("v1.31.9-eks-1234567", "1.31.9-eks-1234567", 31),
+        ("v1.31.9-eks-1234567", "1.31.9", 31),
     ],
 )
 def test_versions(api: KubeApiDouble, said: str, version: str, minor: int) -> None:
