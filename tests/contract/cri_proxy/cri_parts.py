@@ -7,33 +7,12 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from ansible_collections.colocation.kubernetes.tests.cluster.colocation_cluster.binaries import (
-    KUBERNETES_MINORS,
-    go,
-    go_environment,
-    kubernetes,
-)
-from ansible_collections.colocation.kubernetes.tests.cluster.colocation_cluster.cache import (
-    cache_dir,
-    content_key,
-    made_once,
-)
-from ansible_collections.colocation.kubernetes.tests.cluster.colocation_cluster.command import run
-
-SOURCE = Path(__file__).with_suffix(".go")
+from ansible_collections.colocation.kubernetes.tests.contract import go_program
 
 
-def program(minor: str = KUBERNETES_MINORS[0]) -> Path:
+def program() -> Path:
     """The built program; the first time takes a minute."""
-    module = kubernetes(minor)
-    key = content_key(SOURCE, module.path / "go.sum")
-    target = cache_dir() / "bin" / f"cri-parts-{minor}-{key}" / "cri-parts"
-
-    def build(product: Path) -> None:
-        argv: list[str | Path] = [go(), "build", "-mod=readonly", "-o", product, SOURCE]
-        run(argv, "go build cri-parts", env=go_environment(), cwd=module.path, limit=2400)
-
-    return made_once(target, build, f"build both ends of the CRI of {module.version}")
+    return go_program.program(Path(__file__).with_suffix(".go"))
 
 
 class RuntimeDouble:

@@ -10,33 +10,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.colocation.kubernetes.tests.cluster.colocation_cluster.binaries import (
-    KUBERNETES_MINORS,
-    go,
-    go_environment,
-    kubernetes,
-)
-from ansible_collections.colocation.kubernetes.tests.cluster.colocation_cluster.cache import (
-    cache_dir,
-    content_key,
-    made_once,
-)
-from ansible_collections.colocation.kubernetes.tests.cluster.colocation_cluster.command import run
-
-SOURCE = Path(__file__).with_suffix(".go")
+from ansible_collections.colocation.kubernetes.tests.contract import go_program
 
 
-def program(minor: str = KUBERNETES_MINORS[0]) -> Path:
+def program() -> Path:
     """The built program; the first time takes minutes, for parts of a kubelet are compiled."""
-    module = kubernetes(minor)
-    key = content_key(SOURCE, module.path / "go.sum")
-    target = cache_dir() / "bin" / f"kubelet-parts-{minor}-{key}" / "kubelet-parts"
-
-    def build(product: Path) -> None:
-        argv: list[str | Path] = [go(), "build", "-mod=readonly", "-o", product, SOURCE]
-        run(argv, "go build kubelet-parts", env=go_environment(), cwd=module.path, limit=2400)
-
-    return made_once(target, build, f"build parts of a kubelet {module.version}")
+    return go_program.program(Path(__file__).with_suffix(".go"))
 
 
 def write_checkpoints(wanted: Sequence[dict[str, Any]], *mode: str) -> list[bytes]:
