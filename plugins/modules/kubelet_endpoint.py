@@ -153,7 +153,10 @@ ARGUMENTS = {
 }
 OWNER = "kubelet_endpoint"
 ASK_SECONDS = 15.0
-_CONTAINERS, _ID, _STATE, _RUNNING = 1, 1, 6, 1  # fields of ListContainersResponse and Container
+CONTAINERS = 1  # fields of ListContainersResponse and Container
+ID = 1
+STATE = 6
+RUNNING = 1
 
 
 def running_containers(socket: str) -> set[str]:
@@ -162,8 +165,8 @@ def running_containers(socket: str) -> set[str]:
     try:
         call(socket, f"{service}/Version", b"", ASK_SECONDS)
         answer = call(socket, f"{service}/ListContainers", b"", ASK_SECONDS)
-        found = messages(answer, _CONTAINERS)
-        return {text(one, _ID) for one in found if number(one, _STATE) == _RUNNING}
+        found = messages(answer, CONTAINERS)
+        return {text(one, ID) for one in found if number(one, STATE) == RUNNING}
     except (CallError, ProtobufError) as problem:
         raise OSError(str(problem)) from None
 

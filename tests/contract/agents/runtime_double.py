@@ -157,7 +157,7 @@ class KubeletCalls:
 
     def call(self, name: str, **fields: Any) -> Any:
         asked: Any = self._channel.unary_unary(f"/{RUNTIME}/{name}")
-        content = asked(MESSAGES[f"{name}Request"](**fields).SerializeToString(), timeout=10, wait_for_ready=True)
+        content = asked(MESSAGES[f"{name}Request"](**fields).SerializeToString(), timeout=60, wait_for_ready=True)
         answer = MESSAGES.get(f"{name}Response")
         return answer.FromString(content) if answer else None
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from colocation import __version__
@@ -140,6 +141,8 @@ class CriProxyAgent:
         load = self._relay.load() if self._relay is not None else None
         if load is not None and not load.connections:
             yield "warning", "nobody is connected; a kubelet that runs reaches its runtime by another way"
+        if self._last.running and not self._last.found and self._config.places:
+            yield "warning", f"no container's cgroup was found in {self._config.cgroup_dir}, so nothing is mended"
         if self._config.ignored:
             yield "keys without a meaning here", ", ".join(self._config.ignored)
         for number, note in enumerate(self._machine.notes if self._machine is not None else (), 1):
@@ -194,7 +197,7 @@ class CriProxyAgent:
         self._metrics.mended.add(found.mended)
         self._note("runtime", "")
         self._note("cpusets", "; ".join(found.wrong[:5]))
-        self._last = found
+        self._last = found if whole else replace(self._last, wrong=found.wrong)
 
     def _check_relay(self) -> None:
         if self._relay is not None and not self._relay.responds(RELAY_SECONDS):

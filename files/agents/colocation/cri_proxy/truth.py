@@ -32,6 +32,7 @@ class Round:
     """What a round found and did."""
 
     running: int = 0
+    found: int = 0  # of these, whose cgroups were found
     forgotten: int = 0
     adopted: int = 0
     mended: int = 0
@@ -67,12 +68,12 @@ class Truth:
         places = self._cgroups.containers()
         adopted = self._adopt(running, sandboxes, places, alive)
         mended, wrong = self._mend(self._policy.targets(), places, alive)
-        return Round(len(running), forgotten, adopted, mended, wrong)
+        return Round(len(running), len(set(running) & set(places)), forgotten, adopted, mended, wrong)
 
     def mend(self, alive: Callable[[], None]) -> Round:
         """Only hold the cpusets against the books."""
         mended, wrong = self._mend(self._policy.targets(), self._cgroups.containers(), alive)
-        return Round(0, 0, 0, mended, wrong)
+        return Round(mended=mended, wrong=wrong)
 
     def _adopt(
         self,
