@@ -8,7 +8,7 @@ stalls, but no watermark. Moving pages between NUMA nodes frees nothing of the w
 
 | level | when | rungs |
 |---|---|---|
-| HARD | what is available falls below the hard watermark, or will within a second as it is falling now | kill |
+| HARD | what is available falls below the hard watermark, or will within half a second at this rate | kill |
 | SOFT | it is below the soft one, and tasks stall, or a check finds it so | squeeze, then migrate, then evict |
 | PRESSED | tasks stall, but enough is available | squeeze |
 | OVER | two checks find more blocks held than the node can give | migrate, then evict |
@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-LOOK_AHEAD = 1.0  # seconds
+LOOK_AHEAD = 0.5  # seconds; a look and a kill take less
 KILL_SECONDS = 1.0  # the memory of processes that were killed is back by then
 LEAST_WAIT, MOST_WAIT = 0.1, 1.0  # seconds between two looks
 

@@ -5,18 +5,13 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from ansible_collections.colocation.kubernetes.tests.unit.agents.common.api_double import (
     Answer,
     ApiDouble,
-    Authority,
-    api_double,
 )
-from colocation.common.kube_access import Access, Material
 from colocation.common.kube_api import ApiError, KubeApi
 from colocation.device_plugin import evict, migrate_look, reclaim_events
 from colocation.device_plugin.evict import Said, judged
@@ -27,25 +22,6 @@ from colocation.device_plugin.reclaim_work import message
 RESOURCE = "test.com/colocation-memory"
 POD = PodHolding("batch", "job-1", "uid-1", "", (Holding("main", ("CM-0-0", "CM-0-1", "CM-0-2")),))
 NOON = datetime.datetime(2026, 1, 2, 12, 0, 0, tzinfo=datetime.timezone.utc)
-
-
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("authority"))
-
-
-@pytest.fixture
-def double(authority: Authority) -> Iterator[ApiDouble]:
-    with api_double(authority) as made:
-        yield made
-
-
-@pytest.fixture
-def api(double: ApiDouble, authority: Authority, tmp_path: Path) -> KubeApi:
-    (tmp_path / "token").write_text("t")
-    ca = Material(str(authority.certificate))
-    access = Access("127.0.0.1", double.server_address[1], ca, token=Material(str(tmp_path / "token")))
-    return KubeApi(lambda: access, timeout=3)
 
 
 def test_the_eviction_means_this_pod_and_no_namesake(api: KubeApi, double: ApiDouble) -> None:

@@ -73,8 +73,8 @@ def done(decision: Decision) -> list[tuple[str, str]]:
         (sight(pod("a"), available=900, now=113), Level.SOFT, [("evict", "a")]),
         # below the hard one nothing is waited for
         (sight(pod("a"), available=599), Level.HARD, [("kill", "a")]),
-        (sight(pod("a"), available=1500, falling=950.0 * MIB), Level.HARD, [("kill", "a")]),
-        (sight(pod("a"), available=1500, falling=850.0 * MIB), Level.CALM, []),
+        (sight(pod("a"), available=1500, falling=1900.0 * MIB), Level.HARD, [("kill", "a")]),
+        (sight(pod("a"), available=1500, falling=1700.0 * MIB), Level.CALM, []),
         # a stall with enough available: page cache, as much as is missing to have the soft watermark free
         (sight(pod("a", cache=700 * MIB), stalled=True), Level.PRESSED, []),
         (sight(pod("a", cache=700 * MIB), stalled=True, free=400), Level.PRESSED, [("squeeze", "a")]),
@@ -269,7 +269,7 @@ def needed(memory: Memory, seen: Sight, rule: Rules, level: Level) -> int:
     alive = {uid: going for uid, going in memory.going.items() if going.until > seen.now}
     if level is Level.OVER:
         return seen.allocated - seen.target - sum(c.blocks for c in seen.candidates if c.uid in alive)
-    ahead = seen.available - (max(0.0, seen.falling) if level is Level.HARD else 0)
+    ahead = seen.available - (max(0.0, seen.falling) / 2 if level is Level.HARD else 0)
     hard = {uid for uid, going in alive.items() if level is not Level.HARD or going.rung is Rung.KILL}
     return int(rule.soft - ahead) - sum(c.use for c in seen.candidates if c.uid in hard)
 
