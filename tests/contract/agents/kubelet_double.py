@@ -91,8 +91,8 @@ class KubeletDouble:
         plugin.options = (options.get_preferred_allocation_available, options.pre_start_required)
         return b""
 
-    def dial(self, resource: str, endpoint: str) -> Registered:
-        """Connect to a plugin and watch its list."""
+    def dial(self, resource: str, endpoint: str, whole: bool = True) -> Registered:
+        """Connect to a plugin and watch its list, which is kept unless only its arrival is of interest."""
         channel = grpc.insecure_channel(
             f"unix:{self.directory / endpoint}",
             options=[("grpc.default_authority", "localhost"), ("grpc.use_local_subchannel_pool", 1)],
@@ -101,11 +101,11 @@ class KubeletDouble:
         grpc.channel_ready_future(channel).result(timeout=5)  # a plugin that does not serve yet is an error
         self.plugins.append(plugin)
         if self.watches:
-            threading.Thread(target=_watch, args=(plugin,), daemon=True).start()
+            threading.Thread(target=_watch, args=(plugin, whole), daemon=True).start()
         return plugin
 
 
-def _watch(plugin: Registered) -> None:
+def _watch(plugin: Registered, whole: bool) -> None:
     call = plugin.channel.unary_stream(
         SERVICE + "ListAndWatch",
         request_serializer=bytes,
@@ -115,7 +115,7 @@ def _watch(plugin: Registered) -> None:
         answers: Iterator[Any] = call(b"")
         for answer in answers:
             plugin.arrived.append(time.perf_counter())
-            plugin.lists.append([(device.ID, device.health) for device in answer.devices])
+            plugin.lists.append([(device.ID, device.health) for device in answer.devices] if whole else [])
         plugin.ended = "the plugin ended it"
     except (grpc.RpcError, ValueError) as problem:
         plugin.ended = repr(problem)

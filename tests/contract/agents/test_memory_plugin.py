@@ -92,7 +92,7 @@ def test_the_seeds_pod_gets_three_blocks(site: Site, place: Path) -> None:
         "the page knows the pod",
         lambda: [row[:3] for row in agent.status().tables[2].rows] == [("batch/job-1", "main", 3)],
     )
-    assert agent.status().healthy
+    until("it is healthy", lambda: agent.status().healthy)
     with pytest.raises(grpc.RpcError, match="UNIMPLEMENTED"):
         plugin.call("PreStartContainer", b"")
 
@@ -157,9 +157,8 @@ def test_without_the_list_of_pods_the_checkpoint_does(site: Site) -> None:
     site.pods.socket.unlink(missing_ok=True)
     agent = site.start()
     site.until_offered([*SIXTEEN[:15], "CM-0-40"])
-    status = agent.status()
-    assert status.healthy
-    assert "PodResources" in str(dict(status.facts)["who holds what"])
+    until("it is healthy all the same", lambda: agent.status().healthy)
+    assert "PodResources" in str(dict(agent.status().facts)["who holds what"])
     site.pods.start()
     until("it is well", lambda: "who holds what" not in dict(agent.status().facts))
 
