@@ -293,11 +293,11 @@ class ClusterSide:
                 "rejoin_delete_bare_pods=true"]  # fmt: skip
 
     def _restore_object(self, record: Record) -> bool:
-        for _attempt in range(CONFLICTS):
+        for attempt in range(CONFLICTS):
             node = self._must_find()
             patch = restoring(record, node)
             if not patch:
-                return _attempt > 0
+                return attempt > 0
             patch.setdefault("metadata", {})["resourceVersion"] = node["metadata"]["resourceVersion"]
             try:
                 self._patch(patch)
