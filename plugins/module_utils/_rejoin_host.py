@@ -93,8 +93,9 @@ class HostSide:
 
     # -- the steps ------------------------------------------------------------------------------------------
 
-    def stop(self, operation: str, grace: int, timeout: float) -> dict[str, Any]:
+    def stop(self, operation: str, node: str, grace: int, timeout: float) -> dict[str, Any]:
         """Stop the kubelet, the agents and all containers and unmount the volumes; the proof that it is so."""
+        self._mark.announce(operation, node)
         units = ("kubelet", *self._places.agents, *((self._places.proxy,) if self._places.proxy else ()))
         for unit in units:
             state = self._systemd.look(unit)

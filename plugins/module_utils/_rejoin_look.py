@@ -57,7 +57,11 @@ class Found:
 
 
 class Mark:
-    """A file on the host: which operation has taken its old identity away, and the Node's name, which went with it."""
+    """A file on the host: which operation has taken its old identity away, and the Node's name, which went with it.
+
+    It is there from the moment that the kubelet is stopped, so that nobody starts it in between; but it names the
+    operation that is `leaving` then, which counts for nothing here.
+    """
 
     def __init__(self, state_dir: str) -> None:
         self._path = os.path.join(state_dir, "rejoin.json")
@@ -70,10 +74,19 @@ class Mark:
         except (ValueError, AttributeError):
             return "", ""
 
+    def announce(self, operation: str, node: str) -> None:
+        """Say that the host is being taken out; what a reset has said is not lost."""
+        if not any(self.read()):
+            self._write({"leaving": operation, "node": node})
+
     def write(self, operation: str, node: str) -> None:
+        """Say that nothing of the old identity is left."""
+        self._write({"operation": operation, "node": node})
+
+    def _write(self, said: dict[str, str]) -> None:
         os.makedirs(os.path.dirname(self._path), 0o755, exist_ok=True)
         state = FileState("file", uid=os.geteuid(), gid=os.getegid(), mode=0o600)
-        put_file(self._path, (json.dumps({"operation": operation, "node": node}) + "\n").encode(), state)
+        put_file(self._path, (json.dumps(said) + "\n").encode(), state)
 
     def remove(self) -> None:
         """Away with it, and with the directory where nothing else is in it."""

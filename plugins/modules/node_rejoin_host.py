@@ -241,7 +241,7 @@ def do_step(params: dict[str, Any], host: HostSide) -> dict[str, Any]:
     """A step that changes the host."""
     step, timeout = params["step"], params["timeout"]
     if step == "stop":
-        return {"proof": host.stop(params["operation"], params["grace"], timeout)}
+        return {"proof": host.stop(params["operation"], params["node"], params["grace"], timeout)}
     if step == "reset":
         return {"removed": host.reset(params["operation"], params["node"], params["links"], timeout)}
     if step == "join":
@@ -257,7 +257,7 @@ def main() -> None:
         required_if=[("step", "join", ["way"])],
     )
     params = module.params
-    for step, needed in (("stop", ["operation"]), ("reset", ["operation", "node"]), ("join", ["node"])):
+    for step, needed in (("stop", ["operation", "node"]), ("reset", ["operation", "node"]), ("join", ["node"])):
         missing = [name for name in needed if params["step"] == step and not params[name]]
         if missing:
             module.fail_json(msg=f"step={step} needs {', '.join(missing)}")

@@ -149,21 +149,35 @@ def machine(tmp_path: Path) -> Machine:
 
 
 def test_stop_ends_the_kubelet_first_then_agents_and_pods_and_proves_it(machine: Machine) -> None:
-    proof = machine.side.stop("op", 30, 10)
+    proof = machine.side.stop("op", "w", 30, 10)
     assert proof == {"operation": "op", "stopped": True, "unmounted": []}
     assert machine.systemd.changes() == ["stop kubelet.service", f"stop {AGENT}"]
     assert sorted(machine.runtime.calls[:2]) == ["stop c1 30", "stop c2 5"]
     assert machine.runtime.calls[2:] == ["stop p1"]
-    assert machine.side.stop("op", 30, 10)["stopped"]  # again
+    assert machine.side.stop("op", "w", 30, 10)["stopped"]  # again
+
+
+def test_whoever_looks_while_the_host_is_taken_out_is_told(machine: Machine) -> None:
+    machine.kubelet_process()  # so it is killed before anything is proven
+    with pytest.raises(RejoinRefused):
+        machine.side.stop("op", "w", 30, 10)
+    mark = Path(machine.places.state_dir, "rejoin.json")
+    assert json.loads(mark.read_text()) == {"leaving": "op", "node": "w"}
+    assert Mark(machine.places.state_dir).read() == ("", "w")  # it says nothing of the old identity
+    mark.unlink()
+    Mark(machine.places.state_dir).write("op", "w")
+    with pytest.raises(RejoinRefused):
+        machine.side.stop("op", "w", 30, 10)
+    assert Mark(machine.places.state_dir).read() == ("op", "w")
 
 
 def test_a_network_that_cant_be_taken_down_is_no_reason_to_stay(machine: Machine) -> None:
     machine.runtime.refuses = "StopPodSandbox: the network's daemon is gone"
-    assert machine.side.stop("op", 30, 10)["stopped"]
+    assert machine.side.stop("op", "w", 30, 10)["stopped"]
     machine.runtime.containers = [Container("c3", 3600)]
     machine.runtime.stubborn = True
     with pytest.raises(RejoinRefused, match=r"1 containers run: c3 \(StopPodSandbox: the network"):
-        machine.side.stop("op", 30, 10)
+        machine.side.stop("op", "w", 30, 10)
 
 
 def test_a_process_in_a_pods_group_is_no_proof(machine: Machine) -> None:
@@ -172,20 +186,20 @@ def test_a_process_in_a_pods_group_is_no_proof(machine: Machine) -> None:
     (group / "cgroup.procs").write_text("4711\n")
     assert pods_processes(str(machine.root)) == [4711]
     with pytest.raises(RejoinRefused, match="processes of pods live: 4711"):
-        machine.side.stop("op", 30, 10)
+        machine.side.stop("op", "w", 30, 10)
 
 
 def test_a_kubelet_beside_its_unit_is_no_proof(machine: Machine) -> None:
     machine.kubelet_process()
     with pytest.raises(RejoinRefused, match="a kubelet runs although"):
-        machine.side.stop("op", 30, 10)
+        machine.side.stop("op", "w", 30, 10)
     with pytest.raises(RejoinRefused, match="a kubelet runs although"):
         machine.side.reset("op", "w", [], 10)
     assert (machine.root / "etc/kubernetes/kubelet.conf").exists()
 
 
 def test_nothing_is_deleted_beneath_a_mount_that_stays(machine: Machine) -> None:
-    machine.side.stop("op", 30, 10)
+    machine.side.stop("op", "w", 30, 10)
     point = machine.root / "var/lib/kubelet/pods/1/volumes/data"
     point.mkdir(parents=True)
     (point / "file").write_text("precious")
@@ -197,7 +211,7 @@ def test_nothing_is_deleted_beneath_a_mount_that_stays(machine: Machine) -> None
 
 
 def test_reset_takes_all_of_the_old_identity_and_leaves_the_mark(machine: Machine) -> None:
-    machine.side.stop("op", 30, 10)
+    machine.side.stop("op", "w", 30, 10)
     removed = machine.side.reset("op", "w", ["cni0", "flannel.1"], 10)
     socket = "unix:///run/containerd/containerd.sock"
     assert ["/usr/bin/kubeadm", "reset", "--force", "--cri-socket", socket] in machine.commands
@@ -212,14 +226,14 @@ def test_reset_takes_all_of_the_old_identity_and_leaves_the_mark(machine: Machin
 
 
 def test_what_fstab_mounts_there_is_mounted_again(machine: Machine) -> None:
-    machine.side.stop("op", 30, 10)
+    machine.side.stop("op", "w", 30, 10)
     (machine.root / "etc/fstab").write_text("/dev/sdb /var/lib/kubelet/pods ext4 defaults 0 0\n")
     machine.side.reset("op", "w", [], 10)
     assert machine.commands[-1] == ["mount", "--", str(machine.root / "var/lib/kubelet/pods")]
 
 
 def test_join_puts_files_back_and_leaves_no_token(machine: Machine) -> None:
-    machine.side.stop("op", 30, 10)
+    machine.side.stop("op", "w", 30, 10)
     machine.side.reset("op", "w", [], 10)
     machine.systemd.units["kubelet.service"].enablement = "disabled"
     manifest = _kept("/etc/kubernetes/manifests/lb.yaml", "pod")

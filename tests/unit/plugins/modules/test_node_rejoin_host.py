@@ -24,6 +24,7 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ("options", "said"),
     [
         ({"step": "stop"}, "step=stop needs operation"),
+        ({"step": "stop", "operation": "op"}, "step=stop needs node"),
         ({"step": "reset", "operation": "op"}, "step=reset needs node"),
         ({"step": "join", "way": WAY}, "step=join needs node"),
         ({"step": "join", "node": "w"}, "way"),
@@ -39,7 +40,7 @@ def test_what_is_missing_is_named(host: Path, options: dict[str, Any], said: str
 @pytest.mark.parametrize(
     "options",
     [
-        {"step": "stop", "operation": "op"},
+        {"step": "stop", "operation": "op", "node": "w"},
         {"step": "reset", "operation": "op", "node": "w"},
         {"step": "join", "node": "w", "way": WAY},
         {"step": "start", "units": ["a.service"]},
