@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -135,3 +135,16 @@ def test_a_service_is_framed_by_what_systemd_wants_to_know(tmp_path: Path) -> No
     assert recorder.told == [*expected, "WATCHDOG", "WATCHDOG", "tick", "STOPPING", "stop"]
     assert "colocation_tick_failures_total 2\n" in registry.render()
     assert 'colocation_config_reloads_total{result="taken"} 1\n' in registry.render()
+
+
+def test_an_agent_may_have_commands_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    def more(parser: Any, commands: Any) -> None:
+        parser.add_argument("--forget", dest="act", action="store_const", const=lambda asked: len(asked.config))
+        commands.add_parser("draw").set_defaults(act=lambda _asked: print("drawn") or 3)
+
+    agent = replace(AGENT, program="example", more=more)
+    assert main(agent, ["draw"]) == 3 and capsys.readouterr().out == "drawn\n"
+    assert main(agent, ["--config", "12345", "--forget"]) == 5
+    with pytest.raises(SystemExit):
+        main(agent, ["--help"])
+    assert capsys.readouterr().out.startswith("usage: example ")

@@ -13,7 +13,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colocation.common.config import Between, ConfigError, load
+from colocation.common.config import KEY, Between, ConfigError, load
 
 
 @dataclass(frozen=True)
@@ -150,3 +150,23 @@ def test_a_key_with_two_letters_swapped_is_recognised(key: str, place: int) -> N
     wrong = key[:place] + key[place + 1] + key[place] + key[place + 2 :]
     if wrong != key:
         assert f'{wrong}: unknown key; did you mean "{key}"?' in problems(f"{wrong}: 1")[0]
+
+
+@dataclass(frozen=True)
+class Odd:
+    """A key that is no name in Python, and a value that only a check judges."""
+
+    pin_cpu: bool = field(default=True, metadata={KEY: "pin-cpu"})
+    anything: Annotated[Any, lambda value: "is empty" if value in ({}, []) else None] = None
+
+
+def test_a_key_may_be_no_name_in_python() -> None:
+    assert load(Odd, "pin-cpu: false", "a.yaml") == Odd(pin_cpu=False)
+    with pytest.raises(ConfigError, match='pin_cpu: unknown key; did you mean "pin-cpu"'):
+        load(Odd, "pin_cpu: false", "a.yaml")
+
+
+def test_a_value_may_be_anything_that_its_check_takes() -> None:
+    assert load(Odd, "anything: {a: [1, {b: x}], c: null}", "a.yaml").anything == {"a": [1, {"b": "x"}], "c": None}
+    with pytest.raises(ConfigError, match="anything: is empty"):
+        load(Odd, "anything: []", "a.yaml")

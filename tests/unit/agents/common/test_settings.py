@@ -51,3 +51,16 @@ def test_what_is_no_configuration_is_refused(content: bytes | None, said: str, t
         file.write_bytes(content)
     with pytest.raises(ConfigError, match=said):
         read(Number, str(file))
+
+
+@pytest.mark.parametrize("content", ["number: one", None])
+def test_an_agent_that_must_run_starts_with_its_fallback(tmp_path: Path, content: str | None) -> None:
+    file = tmp_path / "a.yaml"
+    if content is not None:
+        file.write_text(content)
+    settings = Settings(Number, str(file), Number(7))
+    assert settings.current == Number(7) and settings.rejected is not None
+    file.write_text("number: 2")
+    assert settings.reload() and settings.current == Number(2)
+    with pytest.raises(ConfigError):
+        Settings(Number, str(tmp_path / "missing"))
