@@ -65,15 +65,6 @@ def median(do: Callable[[], object], rounds: int, clock: Callable[[], float]) ->
     return statistics.median(taken)
 
 
-class ShortMock(MockSource):
-    """Mock devices with names as short as they can be."""
-
-    def __init__(self, count: int) -> None:
-        super().__init__("mock.com/gpu", 0)
-        self._devices = tuple(Device(str(number)) for number in range(count))
-        self._ids = frozenset(device.id for device in self._devices)
-
-
 def naive(devices: tuple[Device, ...]) -> bytes:
     """The list as protobuf's messages make it."""
     message = protocol.MESSAGES["ListAndWatchResponse"]()
@@ -85,7 +76,7 @@ def naive(devices: tuple[Device, ...]) -> bytes:
 
 def send(place: Path) -> list[Figure]:
     """Encode, and have the kubelet's side decode it all: the processor time of both, for others may be at work."""
-    source = ShortMock(DEVICES)
+    source = MockSource("mock.com/gpu", DEVICES)
     devices = source.devices(frozenset())
     ours, theirs = protocol.encode_devices(devices), naive(devices)
     if ours != theirs:

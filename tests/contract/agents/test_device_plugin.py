@@ -203,6 +203,16 @@ def test_the_watchdog_is_fed_while_the_kubelet_refuses(kubelet: KubeletDouble, s
     until("the watchdog is fed", fed, WATCHDOG)
 
 
+def test_200_000_devices_reach_the_kubelet_and_can_be_had(kubelet: KubeletDouble, start: Start) -> None:
+    agent = start("mock: {mock.com/gpu: 200000}\n")
+    registered(kubelet, devices=200_000)
+    plugin = kubelet.plugins[0]
+    ids = [id for id, _health in plugin.lists[0]]
+    (given,) = plugin.allocate(ids[-3:]).container_responses
+    assert given.envs["MOCK_COM_GPU"].split(",") == ids[-3:]
+    until("it is healthy", lambda: agent.status().healthy)
+
+
 def test_a_list_that_the_kubelet_can_not_take_is_not_sent(kubelet: KubeletDouble, start: Start) -> None:
     agent = start("mock: {mock.com/gpu: 300000, mock/gpu: 1}\n")
     registered(kubelet, "mock/gpu", 1)

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
@@ -11,6 +12,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 MOST_MESSAGE = 4 << 20  # bytes that the kubelet takes in one message
+FRAME = 13  # of these, for each healthy device without a hint, beside its name
 
 
 class NoSuchDevice(Exception):
@@ -78,12 +80,21 @@ class Source(ABC):
 
 
 class MockSource(Source):
-    """Devices that are nothing but their names, to see that everything around them works."""
+    """Devices that are nothing but their names, to see that everything around them works.
+
+    No other resource has these names: kubelets have mixed up equal ones. They are short where the long ones would not
+    fit the kubelet's message.
+    """
 
     def __init__(self, resource: str, count: int) -> None:
         self.resource = resource
-        stem = resource.replace("/", "_")  # IDs that no other resource has: kubelets have mixed up equal ones
-        self._devices = tuple(Device(f"{stem}-{number}") for number in range(count))
+        stem = resource.replace("/", "_")
+        if count * (FRAME + len(f"{stem}-{count}")) <= MOST_MESSAGE:
+            names = (f"{stem}-{number}" for number in range(count))
+        else:
+            short = _short(int(hashlib.sha256(resource.encode()).hexdigest(), 16) % 36**3).rjust(3, "0")
+            names = (short + _short(number) for number in range(count))
+        self._devices = tuple(map(Device, names))
         self._ids = frozenset(device.id for device in self._devices)
 
     def devices(self, held: Set[str]) -> tuple[Device, ...]:
@@ -92,6 +103,15 @@ class MockSource(Source):
     def grant(self, ids: Sequence[str]) -> Grant:
         refuse_unknown(self.resource, ids, self._ids)
         return Grant({variable_name(self.resource): ",".join(ids)})
+
+
+def _short(number: int) -> str:
+    """A number in 36 digits."""
+    digits = ""
+    while number or not digits:
+        number, rest = divmod(number, 36)
+        digits = "0123456789abcdefghijklmnopqrstuvwxyz"[rest] + digits
+    return digits
 
 
 def refuse_unknown(resource: str, ids: Iterable[str], known: Collection[str]) -> None:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from colocation.device_plugin.devices import (
+    FRAME,
     MOST_MESSAGE,
     Device,
     Grant,
@@ -107,6 +108,17 @@ def test_200_000_devices_with_short_names_fit_and_more_name_a_larger_unit() -> N
     many = [Device(f"mock.com_gpu-{n}") for n in range(300_000)]
     assert len(encode_devices(many)) > 2 * MOST_MESSAGE
     assert "make the unit of this resource 3 times as large" in str(refused(many))
+
+
+def test_mock_devices_have_short_names_where_they_must() -> None:
+    source = MockSource("mock.com/gpu", 200_000)
+    devices = source.devices(NONE)
+    assert len({device.id for device in devices}) == 200_000
+    assert {len(device.id) for device in devices} == {4, 5, 6, 7}
+    assert len(encode_devices(devices)) <= MOST_MESSAGE
+    assert devices == MockSource("mock.com/gpu", 200_001).devices(NONE)[:200_000]
+    assert not set(devices) & set(MockSource("mock/gpu", 200_000).devices(NONE))
+    assert FRAME + len("abc") == len(encode_devices([Device("abc")]))
 
 
 HELD = st.frozensets(st.sampled_from("abcdefgh"))
