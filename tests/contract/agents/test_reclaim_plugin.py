@@ -88,7 +88,7 @@ def site(place: Path, kubelet: KubeletDouble, api_server: ApiServer) -> Iterator
     made.pods.start()
     yield made
     made.pods.stop()
-    api_server.kubectl("-n", SPACE, "delete", "pods", "--all", "--grace-period=0", "--force")
+    api_server.kubectl("-n", SPACE, "delete", "pods", "--all", "--grace-period=0", "--force", "--wait=false")
 
 
 Start = Callable[[str], AgentProcess]

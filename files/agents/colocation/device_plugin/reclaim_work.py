@@ -187,15 +187,16 @@ class Worker:
         assert self._identities.api is not None
         if not pod.name:
             return True  # only its UID is known yet
+        known = Known(UNKNOWN, now - REFRESH_SECONDS + RETRY_SECONDS)  # a mirror pod may come late, a namesake go
         try:
             document = self._identities.api.get(evict.pod_path(pod))
+            if document.get("metadata", {}).get("uid") == pod.uid:
+                known = Known(facts(document, resource), now)
         except ApiError as problem:
-            if problem.status == 404:
-                return True
-            self.problem = f"the API can't be asked for pods: {problem}"
-            return False
-        if document.get("metadata", {}).get("uid") == pod.uid:
-            self._known = {**self._known, pod.uid: Known(facts(document, resource), now)}
+            if problem.status != 404:
+                self.problem = f"the API can't be asked for pods: {problem}"
+                return False
+        self._known = {**self._known, pod.uid: known}
         return True
 
     def _look(self, others: KubeApi) -> None:

@@ -214,6 +214,20 @@ def test_it_ends_at_once_and_says_how_it_knows_of_pressure(node: NodeDouble, sta
     assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("reclaim-")]
 
 
+def test_a_pod_that_the_api_does_not_have_is_not_asked_for_again_and_again(
+    node: NodeDouble, api: KubeApi, double: ApiDouble, start: Start
+) -> None:
+    node.add(use=1)
+    double.answers = [Answer(404, {"reason": "NotFound"}), Answer(500, {})]
+    reclaimer = start(api)
+    reclaimer.tick(time.monotonic(), node.snapshot())
+    until("it is asked for", lambda: double.asked)
+    rounds = time.monotonic() + 1.5  # the worker looks for something to ask twice a second
+    until("three more chances to ask", lambda: time.monotonic() > rounds)
+    assert len(double.asked) == 1
+    assert ("the API is asked", "with success") in reclaimer.facts
+
+
 def test_how_fast_memory_falls() -> None:
     fall = Fall()
     assert fall.after(0.0, 1000) == 0.0
