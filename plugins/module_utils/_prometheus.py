@@ -49,11 +49,12 @@ class Prometheus:
     def __init__(self, reach: Reach) -> None:
         self.address = reach.address.rstrip("/")
         self._reach = reach
-        self._context: ssl.SSLContext | None = None
+        context: ssl.SSLContext | None = None
         if self.address.startswith("https:"):
-            self._context = ssl.create_default_context(cafile=reach.ca_file or None)
+            context = ssl.create_default_context(cafile=reach.ca_file or None)
             if not reach.verify:
-                self._context.check_hostname, self._context.verify_mode = False, ssl.CERT_NONE
+                context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        self._opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=context))
 
     def query(self, expression: str) -> list[Series]:
         """What an expression is now, one value for each series."""
@@ -79,7 +80,7 @@ class Prometheus:
         url = f"{self.address}/api/v1/{what}?{urlencode(query)}"
         try:
             request = urllib.request.Request(url, headers=self._headers())
-            with urllib.request.urlopen(request, timeout=self._reach.timeout, context=self._context) as answer:
+            with self._opener.open(request, timeout=self._reach.timeout) as answer:
                 text = answer.read(MOST + 1)
         except urllib.error.HTTPError as problem:
             with problem:

@@ -29,7 +29,7 @@ def main() -> None:
         request = message_classes("bench", SELECTOR)["Request"](filter=selector).SerializeToString()
     channels = [grpc.insecure_channel(f"unix:{path}", options=SIZES) for path in wanted["Sockets"]]
     calls = [channel.unary_unary(f"/{RUNTIME}/{wanted['Call']}") for channel in channels]
-    found: dict[str, list[list[float]]] = {"Nanoseconds": [[] for _ in calls], "Seconds": [[] for _ in calls]}
+    found: dict[str, list[list[float]]] = {"Nanoseconds": [[] for _call in calls], "Seconds": [[] for _call in calls]}
     for turn in range(wanted["Rounds"] + 1):
         for place in range(len(calls)):
             number = (place + turn) % len(calls)

@@ -31,7 +31,7 @@ from colocation.device_plugin.memory_config import Memory
 SEED = 2024
 KEPT, LOW = 400 * MIB, 130 * MIB  # what the zones of such a machine keep, and their low watermark
 MOST_OVER = 0.001  # of the time
-VARIANTS = {"our choice “last”": Memory(estimate="last"), "our choice “percentile”": Memory(estimate="percentile")}
+VARIANTS = {"our choice 'last'": Memory(estimate="last"), "our choice 'percentile'": Memory(estimate="percentile")}
 
 
 @dataclass(slots=True)

@@ -179,7 +179,7 @@ def test_with_a_broken_configuration_pods_start_unpinned(
 ) -> None:
     agent = AgentProcess(place, config(place, machine) + content, module="cri_proxy")
     try:
-        until("it serves", lambda: (place / "cri.sock").exists())
+        until("it serves", (place / "cri.sock").exists)
         assert runtime.effective(kubelet.run("one", 1000)) == ALL
         assert agent.log().count("configuration rejected") == 1
     finally:

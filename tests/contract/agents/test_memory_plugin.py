@@ -147,7 +147,7 @@ def test_a_kubelet_that_starts_while_the_api_is_down_still_sees_what_is_held(sit
     site.pods.short = True
     site.kubelet.start()
     site.pods.checkpoint.write_bytes(checkpoint)
-    until("it registers again", lambda: site.offered())
+    until("it registers again", site.offered)
     assert site.plugin().lists == [[("CM-0-15", "Healthy")]]
 
 

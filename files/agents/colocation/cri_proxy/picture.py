@@ -135,7 +135,7 @@ def _svg_numa(drawing: _Drawing, machine: Machine, containers: Sequence[Shown], 
         drawing.box(x + 10, y, 464, height, "ccx")
         asked = _asked(ccx.cpus, containers)
         filled = min(1.0, asked / ccx.cpus.bit_count())
-        drawing.bar(x + 354, y + 9, 110, filled)
+        drawing.gauge(x + 354, y + 9, 110, filled)
         drawing.text(x + 20, y + 18, f"CCX {ccx.index} · {show(ccx.cpus)}", "")
         drawing.names(x + 30, y + 36, here)
         y += height + 6
@@ -154,7 +154,7 @@ class _Drawing:
         made = f'<rect class="{kind}" x="{x}" y="{y}" width="{width}" height="{height}" rx="6"/>'
         self._boxes.insert(0, made) if kind == "numa" else self._boxes.append(made)
 
-    def bar(self, x: int, y: int, width: int, filled: float) -> None:
+    def gauge(self, x: int, y: int, width: int, filled: float) -> None:
         self._boxes.append(f'<rect class="bar" x="{x}" y="{y}" width="{width}" height="9" rx="4"/>')
         self._boxes.append(f'<rect class="load" x="{x}" y="{y}" width="{round(width * filled)}" height="9" rx="4"/>')
 
@@ -186,8 +186,8 @@ def _ccx(ccx: Ccx, containers: Sequence[Shown]) -> str:
     size = ccx.cpus.bit_count()
     asked = _asked(ccx.cpus, containers)
     filled = min(_BAR, round(asked / size * _BAR))
-    bar = "█" * filled + "░" * (_BAR - filled)
-    return f"CCX {ccx.index}{cache}  CPUs {show(ccx.cpus)}  {bar} {asked:.3g} of {size} asked"
+    gauge = "█" * filled + "░" * (_BAR - filled)
+    return f"CCX {ccx.index}{cache}  CPUs {show(ccx.cpus)}  {gauge} {asked:.3g} of {size} asked"
 
 
 def _asked(cpus: int, containers: Iterable[Shown]) -> float:

@@ -307,7 +307,7 @@ def read_meminfo(path: str) -> Meminfo:
     found: dict[str, int] = {}
     with open(path, encoding="ascii") as stream:
         for line in stream:
-            name, _, rest = line.partition(":")
+            name, _colon, rest = line.partition(":")
             if name in ("MemTotal", "MemFree", "MemAvailable"):
                 found[name] = int(rest.split()[0]) << 10
                 if len(found) == 3:

@@ -280,9 +280,7 @@ class Cluster:
         self._expire(now)
         self._release(pod.uid)
         rules, use = ranking.rules, self.need_of(pod).use
-        limits = [
-            (r, most) for r, most in zip(BOTH, (rules.profile.filter.cpu, rules.profile.filter.memory), strict=True)
-        ]
+        limits = list(zip(BOTH, (rules.profile.filter.cpu, rules.profile.filter.memory), strict=True))
         refused: dict[str, str] = {}
         for resource, most in limits:
             if most is None:

@@ -16,7 +16,7 @@ from colocation.scheduler.nodes import Node
 from colocation.scheduler.pods import Amount
 
 MOST_SHARE = 1.5  # of a node's capacity; more is no measured value but a wrong unit
-Readings = tuple["Reading | None", "Reading | None"]  # cpu, memory
+Readings = tuple[Reading | None, Reading | None]  # cpu, memory
 
 
 class SourceError(Exception):

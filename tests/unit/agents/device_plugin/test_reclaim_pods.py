@@ -144,7 +144,7 @@ ROOM = Room("worker2", 10, {"disk": "ssd"}, (Taint("gpu", "yes", "NoSchedule"),)
 def node(**changes: Any) -> dict[str, Any]:
     document = copy.deepcopy(NODE)
     for path, value in changes.items():
-        first, _, second = path.partition("_")
+        first, _line, second = path.partition("_")
         document[first][second] = value
     return document
 

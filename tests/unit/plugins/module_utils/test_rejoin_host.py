@@ -139,7 +139,10 @@ class Machine:
 
     def look(self) -> Any:
         units = Systemd(self.systemd, str(self.root))
-        run = lambda command: self.run(command, 0)  # noqa: E731
+
+        def run(command: list[str]) -> tuple[int, str, str]:
+            return self.run(command, 0)
+
         return look_at_host(str(self.root), run, units, self.runtime, self.places)  # type: ignore[arg-type]
 
 

@@ -29,6 +29,13 @@ CONF, CA, CONFIG_FILE = "etc/kubernetes/kubelet.conf", "etc/kubernetes/pki/ca.cr
 SERVER = "https://10.9.9.9:6443"
 
 
+def told(answer: str | Exception) -> str:
+    """What the cluster says, or how it fails."""
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
+
+
 class Site:
     """The node, the cluster's answer, and the module's call."""
 
@@ -44,9 +51,7 @@ class Site:
 
     def fetch(self, access: Access, _timeout: float) -> str:
         self.asked.append(access)
-        if isinstance(self.cluster, Exception):
-            raise self.cluster
-        return self.cluster
+        return told(self.cluster)
 
     def run(self, check_mode: bool = False, **params: Any) -> dict[str, Any]:
         return call(kubelet_mend.main, check_mode, state_dir=str(self.root / "state"), **params)
