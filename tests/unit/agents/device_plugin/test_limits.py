@@ -55,7 +55,9 @@ def test_no_other_path_is_taken_for_a_pods(text: str) -> None:
 
 def holding(uid: str, cgroup: str, *counts: int) -> PodHolding:
     numbers = iter(range(100))
-    parts = (Holding(f"c{n}", tuple(f"CM-0-{next(numbers)}" for _block in range(count))) for n, count in enumerate(counts))
+    parts = (
+        Holding(f"c{n}", tuple(f"CM-0-{next(numbers)}" for _block in range(count))) for n, count in enumerate(counts)
+    )
     return PodHolding("batch", uid, uid, cgroup, tuple(parts))
 
 
