@@ -108,6 +108,7 @@ class Life:
         """It is over; what comes after something that was not understood comes out as it went in."""
         if self.tunnel.plain:
             for lane, feed in ((self.tunnel.up, self.tunnel.from_client), (self.tunnel.down, self.tunnel.from_server)):
+                feed(bytes(lane._left))  # at the end of a frame what was held for it may come
                 lane.out.clear()
                 feed(MARK)
                 assert b"".join(lane.out) == MARK
