@@ -131,8 +131,8 @@ class Sender:
         queue, window = stream.queue, stream.window
         while queue:
             content = queue[0]
-            size = min(len(content), self.window.size, window.size, self.max_frame)
-            if size <= 0 < len(content):
+            size = max(min(len(content), self.window.size, window.size, self.max_frame), 0)  # windows may be negative
+            if size == 0 < len(content):
                 return
             if size == len(content):
                 queue.popleft()
@@ -140,9 +140,9 @@ class Sender:
                 queue[0] = content[size:]
             ends = END_STREAM if stream.queue_ends and not queue else 0
             self._up.insert(frame(DATA, ends, stream.number, bytes(content[:size])))
-            window.size -= max(size, 0)
-            self.window.size -= max(size, 0)
-            self._queued -= max(size, 0)
+            window.size -= size
+            self.window.size -= size
+            self._queued -= size
         self._emptied(stream)
 
     def _emptied(self, stream: Stream) -> None:

@@ -20,6 +20,7 @@ from colocation.cri_proxy.frames import (
     RST_STREAM,
     SETTINGS,
     frame,
+    window_update,
 )
 from colocation.cri_proxy.tunnel import MOST_HELD, MOST_HELD_IN_ALL, Tunnel
 
@@ -152,3 +153,21 @@ def test_too_much_in_all_is_let_go() -> None:
         number += 2
     assert sum(stream.size for stream in held.tunnel.held.values()) <= MOST_HELD_IN_ALL
     assert len(held.watchers) == MOST_HELD_IN_ALL // (60 * 16_384) + 1
+
+
+def test_an_end_without_content_needs_no_window() -> None:
+    """Even one below zero, as after SETTINGS that took back what was sent already."""
+    held = Held()
+    held.client(BEGIN + PART)
+    held.tunnel.sender.window.size = -5
+    held.client(frame(DATA, END_STREAM, 1, b""))
+    held.tunnel.sender.window.size = 5 + 50
+    assert held.server(window_update(1, 1)) == frame(DATA, END_STREAM, 1, b"begin" + b"+" * 50)
+
+
+def test_an_empty_request_ends_in_a_window_below_zero() -> None:
+    held = Held()
+    held.client(BEGIN)
+    held.watchers[0].edit = "empty"
+    held.tunnel.sender.window.size = held.tunnel.streams[1].window.size = -5
+    assert held.client(frame(DATA, END_STREAM, 1, b"")) == frame(DATA, END_STREAM, 1, b"")
