@@ -72,11 +72,13 @@ def wait_for_signal(seconds: float) -> signal.Signals | None:
     takes whatever stands in its memory for a signal.
     """
     signal.setitimer(signal.ITIMER_REAL, max(seconds, 0.001))
-    received = signal.sigwaitinfo((*SIGNALS, signal.SIGALRM))
-    if received.si_signo == signal.SIGALRM:
+    received = signal.sigwaitinfo((*SIGNALS, signal.SIGALRM)).si_signo
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    if received == signal.SIGALRM:
         late = signal.sigtimedwait(SIGNALS, 0)  # the alarm comes before a SIGTERM that is there too
         return None if late is None else signal.Signals(late.si_signo)
-    return signal.Signals(received.si_signo)
+    signal.sigtimedwait((signal.SIGALRM,), 0)  # one that came in between is no signal of the next wait
+    return signal.Signals(received)
 
 
 def run(frame: Frame[C]) -> None:

@@ -37,3 +37,23 @@ def test_a_process_that_was_stopped_goes_on() -> None:
             os.waitid(os.P_PID, waiter.pid, os.WCONTINUED)
         waiter.send_signal(signal.SIGTERM)
         assert waiter.stdout.readline() == "SIGTERM\n"
+
+
+LETS_GO = """
+import os, signal
+from colocation.common.service import SIGNALS, block_signals, wait_for_signal
+block_signals()
+os.kill(os.getpid(), signal.SIGTERM)
+print(wait_for_signal(0.05).name, flush=True)
+signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGALRM])
+signal.sigtimedwait([signal.SIGUSR2], 0.15)
+print("lives")
+"""
+
+
+def test_the_alarm_goes_with_the_wait_that_it_was_for() -> None:
+    environment = {**os.environ, "PYTHONPATH": str(Path(colocation.__file__).parents[1])}
+    ended = subprocess.run(
+        [sys.executable, "-c", LETS_GO], stdout=subprocess.PIPE, text=True, env=environment, check=False
+    )
+    assert (ended.returncode, ended.stdout) == (0, "SIGTERM\nlives\n")

@@ -70,6 +70,9 @@ class MortalClient:
     def get(self, path: str, query: Mapping[str, str] | None = None) -> Any:
         return self._client.get(path, query)
 
+    def find(self, path: str) -> Any:
+        return self._client.find(path)
+
     def items(self, path: str, **selectors: str) -> Any:
         return self._client.items(path, **selectors)
 
@@ -231,6 +234,9 @@ class KubeDouble:
         if path not in self.objects:
             raise ApiError(f"{path}: 404", 404, "NotFound", f"{path} not found")
         return copy.deepcopy(self.objects[path])
+
+    def find(self, path: str) -> dict[str, Any] | None:
+        return copy.deepcopy(self.objects.get(path))
 
     def items(self, path: str, label_selector: str = "", field_selector: str = "") -> list[dict[str, Any]]:
         kind = path.rpartition("/")[2]
