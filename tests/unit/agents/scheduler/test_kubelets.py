@@ -101,9 +101,9 @@ def kubelet(strangers: list[Path]) -> Iterator[FakeKubelet]:
     made.server_close()
 
 
-def source(authority: Authority, policy: str = "pin", pods: bool = False, seconds: float = 5.0) -> KubeletSource:
+def source(authority: Authority, policy: str = "pin", pods: bool = False, seconds: float = 60.0) -> KubeletSource:
     access = Access("127.0.0.1", 1, Material(str(authority.certificate)), token=Material(content="secret"))
-    settings = load(Kubelets, f"{{certificates: {policy}, timeout_seconds: 2}}", "kubelets")
+    settings = load(Kubelets, f"{{certificates: {policy}, timeout_seconds: 20}}", "kubelets")
     return KubeletSource(lambda: access, settings, seconds, pods)
 
 

@@ -60,7 +60,7 @@ def raw(server: ExtenderServer) -> socket.socket:
 
 
 def until(holds: Callable[[], object]) -> None:
-    end = time.monotonic() + 10
+    end = time.monotonic() + 30
     while not holds():
         assert time.monotonic() < end
         time.sleep(0.01)

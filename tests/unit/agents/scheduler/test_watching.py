@@ -80,7 +80,7 @@ def double(authority: Authority) -> Iterator[ApiDouble]:
 def watch(double: ApiDouble, authority: Authority, tmp_path: Path) -> Iterator[Watch]:
     ca = Material(str(authority.certificate))
     access = Access("127.0.0.1", double.server_address[1], ca, token=Material(content="t"))
-    made = Watch(KubeApi(lambda: access, timeout=3, backoff=Backoff(0.01, 0.02, 2)), PODS, Heard())
+    made = Watch(KubeApi(lambda: access, timeout=20, backoff=Backoff(0.01, 0.02, 2)), PODS, Heard())
     yield made
     made.stop()
 
@@ -91,7 +91,7 @@ def heard(watch: Watch) -> list[str]:
 
 
 def until(holds: Callable[[], object]) -> None:
-    end = time.monotonic() + 10
+    end = time.monotonic() + 30
     while not holds():
         assert time.monotonic() < end
         time.sleep(0.01)
