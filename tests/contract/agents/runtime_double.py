@@ -176,7 +176,7 @@ class KubeletCalls:
         config, sandbox = self.pod(name, **of_pod)
         container = MESSAGES["ContainerConfig"](
             metadata={"name": "main", "attempt": 0},
-            envs=[{"key": key, "value": value} for key, value in (environment or {}).items()],
+            envs=[{"key": key, "value": value.encode()} for key, value in (environment or {}).items()],
             linux={"resources": {"cpu_shares": max(2, milli * 1024 // 1000), "cpu_period": 100_000}},
         )
         made = self.call("CreateContainer", pod_sandbox_id=sandbox, config=container, sandbox_config=config)
