@@ -43,7 +43,7 @@ from colocation.cri_proxy.tunnel import MOST_HELD_IN_ALL, Tunnel
 FRAMES = int(os.environ.get("COLOCATION_FUZZ_FRAMES", "40000"))
 SLOWEST_SECONDS = 2.0  # of one life of some hundred frames, on a machine that does other things too
 MOST_GROWTH = 4 << 20  # bytes of the process, in a long run that has it for itself
-MOST_BLOCKS = 100  # more pieces of memory in use after half of the lives than after a quarter
+MOST_BLOCKS = 20  # more pieces of memory in use after half of the lives than after a quarter
 KINDS_UP = (HEADERS,) * 5 + (DATA,) * 10 + (WINDOW_UPDATE, SETTINGS, RST_STREAM, PING, PRIORITY, 77)
 KINDS_DOWN = (
     (HEADERS,) * 3 + (DATA,) * 3 + (WINDOW_UPDATE,) * 6 + (SETTINGS, RST_STREAM, PING, PUSH_PROMISE, GOAWAY, 77)
