@@ -77,7 +77,9 @@ def test_a_lost_kubeconfig(site: Site) -> None:
     told = site.run(check_mode=True, server=SERVER)
     assert not (site.root / CONF).exists()
     done = site.run(server=SERVER)
-    assert told == {**done, "invocation": told["invocation"]}
+    for answer in (told, done):
+        answer.pop("invocation", None)  # the newest core leaves it out
+    assert told == done
     assert [one["what"] for one in done["mended"]] == ["kubeconfig"]
     assert done["diff"] == [{"header": f"/{CONF}", "prepared": f"/{CONF} is not there; it is written anew\n"}]
     assert (site.root / CONF).stat().st_mode & 0o777 == 0o600
