@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import ipaddress
 import math
 import types
 import typing
@@ -68,6 +69,15 @@ class Between:
 def absolute(path: str) -> str | None:
     """A check: a path from the root on."""
     return None if path.startswith("/") else f'"{path}" does not begin with /'
+
+
+def ip_address(text: str) -> str | None:
+    """A check: an IP address."""
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return f'"{text}" is no IP address'
+    return None
 
 
 def load(schema: type[T], text: str, file: str) -> T:
@@ -239,4 +249,4 @@ def _shown(tree: Tree) -> str:
     return text if len(text) <= 60 else text[:57] + "…"
 
 
-__all__ = ["KEY", "Between", "Check", "ConfigError", "Entry", "Problem", "absolute", "load"]
+__all__ = ["KEY", "Between", "Check", "ConfigError", "Entry", "Problem", "absolute", "ip_address", "load"]

@@ -9,7 +9,6 @@ is in sections of its own, in small letters.
 
 from __future__ import annotations
 
-import ipaddress
 import math
 import re
 from collections.abc import Iterator
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from colocation.common.command_line import Port
-from colocation.common.config import KEY, Between
+from colocation.common.config import KEY, Between, ip_address
 from colocation.cri_proxy import cpus as cpu_sets
 from colocation.cri_proxy.topology import Machine
 
@@ -92,15 +91,6 @@ def plain_path(text: str) -> str:
 def absolute(text: str) -> str | None:
     """A check: an absolute path."""
     return None if text.startswith("/") else f'"{text}" does not begin with /'
-
-
-def ip_address(text: str) -> str | None:
-    """A check: an IP address."""
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return f'"{text}" is no IP address'
-    return None
 
 
 @dataclass(frozen=True, slots=True)

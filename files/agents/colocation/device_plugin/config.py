@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -12,7 +11,7 @@ from types import MappingProxyType
 from typing import Annotated, Literal
 
 from colocation.common.command_line import Port
-from colocation.common.config import Between, absolute
+from colocation.common.config import Between, absolute, ip_address
 from colocation.device_plugin.memory_config import Memory
 from colocation.device_plugin.reclaim_config import Kubernetes, Reclaim
 
@@ -29,15 +28,6 @@ def resource_name(name: str) -> str | None:
         return f'"{name}" is no name of a resource, such as "mock.com/gpu"'
     if domain == "kubernetes.io" or domain.endswith(".kubernetes.io") or name.startswith("requests."):
         return f'the kubelet keeps names such as "{name}" for itself'
-    return None
-
-
-def ip_address(text: str) -> str | None:
-    """A check: an IP address."""
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return f'"{text}" is no IP address'
     return None
 
 

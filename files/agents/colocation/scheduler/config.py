@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -12,22 +11,13 @@ from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 from colocation.common.command_line import Port
-from colocation.common.config import Between
+from colocation.common.config import Between, ip_address
 from colocation.scheduler.quantity import is_quantity
 
 Seconds = Annotated[float, Between(0.1, 86_400)]
 Share = Annotated[float, Between(0, 1)]  # of a node's capacity
 Resource = Literal["cpu", "memory"]
 Weight = Annotated[float, Between(0, 1000)]
-
-
-def ip_address(text: str) -> str | None:
-    """A check: an IP address."""
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return f'"{text}" is no IP address'
-    return None
 
 
 def addresses(text: str) -> tuple[str, ...]:
