@@ -30,7 +30,7 @@ TRY = """
 import grpc, yaml, google.protobuf.message_factory
 from colocation.common import kube_api, service
 from colocation.device_plugin import agent, protocol
-print(len(protocol.encode_devices(agent.MockSource("mock.com/gpu", 10).devices())))
+print(len(protocol.encode_devices(agent.MockSource("mock.com/gpu", 10).devices(set()))))
 """
 
 

@@ -33,7 +33,7 @@ from ansible_collections.colocation.kubernetes.tests.contract.agents.systemd_dou
 
 UNIT = "colocation-device-plugin.service"
 OLD, NEW, SAME, MUTE, CRASHING = (f"0.{n}.0-{n:012x}" for n in range(1, 6))
-MUTED = ("__version__, summary, problems,", '__version__, summary, ("ill on purpose",),')
+MUTED = ("__version__, summary, tuple(problems),", '__version__, summary, ("ill on purpose",),')
 ENDING = ("Config) -> None:\n", 'Config) -> None:\n        raise RuntimeError("ends on purpose")\n')
 
 
