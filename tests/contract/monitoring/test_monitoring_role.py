@@ -33,6 +33,8 @@ def play(
     api_server: ApiServer, prometheus: PrometheusDouble, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[RolePlay]:
     with client(api_server) as api:
+        for left in api.items("/api/v1/nodes"):  # by other tests, for all share an API server
+            api.remove(f"/api/v1/nodes/{left['metadata']['name']}")
         make_node(api, "worker1")
         yield RolePlay(
             tmp_path_factory.mktemp("monitoring"),
