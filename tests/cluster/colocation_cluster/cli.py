@@ -19,6 +19,7 @@ from .binaries import ETCD, KUBERNETES_MINORS, binary, containerd, kubernetes
 from .breakages import BREAKAGES, UNSUITABLE
 from .cluster import Cluster, known_clusters, saved_cluster
 from .command import program
+from .drill import drill
 from .reach import inventory
 from .rootfs import SUITES
 from .say import ClusterError, tail
@@ -97,6 +98,11 @@ def parser() -> argparse.ArgumentParser:
     load.add_argument("image", nargs="+", choices=list(containers.images()))
     reboot = verb("reboot", "restart a node's machine and wait until ssh answers")
     reboot.add_argument("node")
+    blows = verb("drill", "strike a cluster at random while its pods come and go; the same seed strikes the same")
+    blows.add_argument("--seed", type=int, default=1, help="default: %(default)s")
+    blows.add_argument("--seconds", type=float, default=120.0, help="how long (default: %(default)s)")
+    blows.add_argument("--selector", required=True, help="whose pods are deleted meanwhile, one every few seconds")
+    blows.add_argument("--namespace", default="default", help="where they are (default: %(default)s)")
     log = verb("log", "the console of a node, or the log of a control plane process")
     log.add_argument("process")
     built = verb("build", "build programs and print their paths: kubelet@1.36, containerd@2.3 …; without names, all")
@@ -241,6 +247,11 @@ def load_image(cluster: Cluster, node: str, name: str) -> None:
 
 def _reboot(options: argparse.Namespace, cluster: Cluster) -> None:
     cluster.reboot(options.node)
+
+
+def _drill(options: argparse.Namespace, cluster: Cluster) -> None:
+    count = drill(cluster, options.seed, options.seconds, options.selector, options.namespace)
+    print(f"{count.struck} blows, {count.missed} that did not reach their place, {count.deleted} pods deleted")
 
 
 def _log(options: argparse.Namespace, cluster: Cluster) -> None:

@@ -6,8 +6,8 @@ A cluster runs in a PID and network namespace of its own, and this is process 1 
 asks for, reaps what ends, and when it ends, the kernel ends all the rest and takes the network down with it.
 So nothing can be left over, however the tool was killed. It asks for nothing but the standard library.
 
-Requests are one JSON object each on a unix socket: {"start": {name, argv, log, env}}, {"signal": {name, number}},
-{"status": {}}. The answer is one JSON object.
+Requests are one JSON object each on a unix socket: {"start": {name, argv, log, env}}, {"again": {name}},
+{"signal": {name, number}}, {"status": {}}. The answer is one JSON object.
 """
 
 from __future__ import annotations
@@ -29,6 +29,9 @@ class Child:
     """A process that we started; `status` is its exit code once it has ended."""
 
     pid: int
+    argv: list[str]
+    log: str
+    env: dict[str, str]
     status: int | None = None
 
 
@@ -58,8 +61,15 @@ class Init:
         finally:
             os.close(output)
             os.close(null)
-        self.children[name] = Child(pid)
+        self.children[name] = Child(pid, argv, log, env)
         return {"pid": pid}
+
+    def again(self, name: str) -> dict[str, Any]:
+        """Start what ended as it was started before."""
+        child = self.children.get(name)
+        if child is None:
+            return {"error": f"{name} was never started"}
+        return self.start(name, child.argv, child.log, child.env)
 
     def signal(self, name: str, number: int) -> dict[str, Any]:
         child = self.children.get(name)
@@ -84,7 +94,12 @@ class Init:
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         self.reap()
-        for verb, call in (("start", self.start), ("signal", self.signal), ("status", self.status)):
+        for verb, call in (
+            ("start", self.start),
+            ("again", self.again),
+            ("signal", self.signal),
+            ("status", self.status),
+        ):
             if verb in request:
                 reply: dict[str, Any] = call(**request[verb])
                 return reply
