@@ -9,10 +9,8 @@ the ladder at once: which steps are taken, in which order, where it stops, and w
 from __future__ import annotations
 
 import json
-import os
 import re
 import socket
-import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -21,10 +19,9 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.colocation.kubernetes.plugins.module_utils import _health_findings
 from ansible_collections.colocation.kubernetes.plugins.module_utils._health_findings import CHECKS, STEPS, found
+from ansible_collections.colocation.kubernetes.tests.contract.ansible_run import ROOT, run_ansible
 
-ROOT = Path(_health_findings.__file__).parents[2]
 DOUBLED = (
     "node_health",
     "node_package",
@@ -81,7 +78,6 @@ class Site:
         double = Path(__file__).with_name("module_double.py").read_text()
         for name in DOUBLED:
             (collection / f"plugins/modules/{name}.py").write_text(f"#!/usr/bin/python\n{double}")
-        (place / "ansible.cfg").write_text("[defaults]\n")
 
     def node(self, name: str, *findings: str, heals: dict[str, list[str]] | None = None, **more: Any) -> None:
         """A node with findings that each go with its first step, or with those that `heals` says."""
@@ -110,29 +106,17 @@ class Site:
 
     def run(self, playbook: str, *arguments: str, **variables: Any) -> Run:
         (self.place / "hosts.json").write_text(json.dumps({"kube_node": {"hosts": self.hosts}}))
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")} | {
-            "ANSIBLE_COLLECTIONS_PATH": str(self.place),
-            "ANSIBLE_CONFIG": str(self.place / "ansible.cfg"),
-            "ANSIBLE_HOME": str(self.place / "home"),
-            "ANSIBLE_NOCOLOR": "1",
-            "ANSIBLE_REMOTE_TEMP": str(self.place / "remote"),
-            "ANSIBLE_SSH_ARGS": "-F none -o StrictHostKeyChecking=no",
-        }
-        done = subprocess.run(
-            [
-                str(Path(sys.executable).with_name("ansible-playbook")),
+        return Run(
+            *run_ansible(
+                self.place,
+                "ansible-playbook",
                 f"--inventory={self.place / 'hosts.json'}",
                 f"--extra-vars={json.dumps({'ansible_become': False, **variables})}",
                 *arguments,
                 f"colocation.kubernetes.{playbook}",
-            ],
-            capture_output=True,
-            check=False,
-            env=environment,
-            text=True,
-            timeout=300,
+                collections=self.place,
+            )
         )
-        return Run(done.returncode, done.stdout + done.stderr)
 
 
 @pytest.fixture
