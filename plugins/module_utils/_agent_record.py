@@ -34,6 +34,7 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._files impor
 )
 from ansible_collections.colocation.kubernetes.plugins.module_utils._ledger import RECORDS
 
+
 class Busy(Exception):
     """Another run works on this node's agents."""
 

@@ -15,7 +15,12 @@ import shlex
 from collections.abc import Iterator
 
 from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_layout import current_release, read_release
-from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_page import AskPage, ask_page, page_url, read_page
+from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_page import (
+    AskPage,
+    ask_page,
+    page_url,
+    read_page,
+)
 from ansible_collections.colocation.kubernetes.plugins.module_utils._health_facts import Agent, Page, Service
 from ansible_collections.colocation.kubernetes.plugins.module_utils._health_unit import read_service
 from ansible_collections.colocation.kubernetes.plugins.module_utils._node_machine import read_text, under

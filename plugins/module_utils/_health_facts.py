@@ -103,6 +103,7 @@ class NodeObject:
     readiness: Readiness | None = None
     conditions: tuple[Condition, ...] = ()
     cordoned: bool = False
+    rejoining: bool = False  # cordoned, or made, by a rejoin that has not ended
     leftovers: tuple[str, ...] = ()  # extended resources that no device plugin stands behind, with their count
 
 

@@ -193,7 +193,7 @@ def _check_status(facts: HealthFacts, node: NodeObject) -> Iterator[Finding]:
             yield found("node-pressure", f"{condition.type}: {condition.words}")
         if condition.status == "True" and condition.type == "NetworkUnavailable":
             yield found("node-network", condition.words)
-    if node.cordoned:
+    if node.cordoned and not node.rejoining:
         yield found("node-cordoned", "the Node is cordoned: no new pods come here")
 
 

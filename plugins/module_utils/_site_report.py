@@ -79,7 +79,7 @@ def read_site(
 ) -> Site:
     """The site in what the modules said of each host; ValueError for findings that are none."""
     nodes: dict[str, Node] = {}
-    lost = {host: "unreachable: preflight found it so, and it was left out" for host in unreachable}
+    lost = dict.fromkeys(unreachable, "unreachable: preflight found it so, and it was left out")
     for host, health in healths.items():
         if health and "findings" in health:
             nodes[host] = _node(health, capacities.get(host) or {})

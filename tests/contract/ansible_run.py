@@ -25,6 +25,7 @@ def ansible_environment(place: Path, collections: Path = COLLECTIONS, **more: st
         "ANSIBLE_CONFIG": str(place / "ansible.cfg"),
         "ANSIBLE_DISPLAY_FAILED_STDERR": "false",
         "ANSIBLE_HOME": str(place / "home"),
+        "ANSIBLE_INVENTORY_UNPARSED_WARNING": "false",
         "ANSIBLE_LOCALHOST_WARNING": "false",
         "ANSIBLE_NOCOLOR": "1",
         "ANSIBLE_PIPELINING": "1",

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import socket
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +20,7 @@ import pytest
 
 from ansible_collections.colocation.kubernetes.plugins.module_utils import _findings
 from ansible_collections.colocation.kubernetes.tests.contract.ansible_run import run_ansible
+from ansible_collections.colocation.kubernetes.tests.contract.doubled_collection import dead_host
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="the made hosts are this machine as root")
 
@@ -121,10 +121,7 @@ def site(tmp_path: Path) -> Site:
 
 @pytest.fixture
 def dead() -> dict[str, Any]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    return {"ansible_host": "127.0.0.1", "ansible_port": port, "ansible_connection": "ssh"}
+    return dead_host()
 
 
 def test_all_that_is_wrong_is_told_at_once(site: Site, dead: dict[str, Any]) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import re
-import socket
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._rejoin_plan
 from ansible_collections.colocation.kubernetes.plugins.modules import node_rejoin, node_rejoin_host
 from ansible_collections.colocation.kubernetes.tests.contract.ansible_run import COLLECTIONS, ROOT, run_ansible
 from ansible_collections.colocation.kubernetes.tests.contract.api_server import ApiServer
+from ansible_collections.colocation.kubernetes.tests.contract.doubled_collection import dead_host
 from ansible_collections.colocation.kubernetes.tests.contract.rejoin.cluster_nodes import Cluster
 from ansible_collections.colocation.kubernetes.tests.unit.plugins.module_utils.rejoin_doubles import (
     leftovers,
@@ -79,10 +79,7 @@ class Site:
         return host.node
 
     def dead(self, name: str) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        self.hosts[name] = {"ansible_host": "127.0.0.1", "ansible_port": port, "ansible_connection": "ssh"}
+        self.hosts[name] = dead_host()
 
     def state(self, name: str, **changes: Any) -> dict[str, Any]:
         path = self.place / f"{name}.json"

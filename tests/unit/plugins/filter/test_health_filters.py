@@ -10,7 +10,12 @@ from typing import Any
 import pytest
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.colocation.kubernetes.plugins.filter import health_report, repair_report, repair_step, site_report
+from ansible_collections.colocation.kubernetes.plugins.filter import (
+    health_report,
+    repair_report,
+    repair_step,
+    site_report,
+)
 from ansible_collections.colocation.kubernetes.plugins.module_utils._health_findings import found
 
 STEP = repair_step.FilterModule().filters()["repair_step"]

@@ -338,6 +338,7 @@ WAYS: dict[str, tuple[Break, set[str], list[str]]] = {
         set(),
         [],
     ),
+    "cordoned by a rejoin that was killed": (of_node(cordoned=True, rejoining=True), {"rejoin-unfinished"}, ["rejoin"]),
     "agent silent": (with_page(0, "connection refused"), {"agent-silent"}, ["restart"]),
     "agent with problems": (with_page(200, SAYS.format('["it waits"]', "{}")), {"agent-problem"}, []),
     "agent with a warning": (with_page(200, SAYS.format("[]", '{"warning": "idle"}')), {"agent-problem"}, []),
