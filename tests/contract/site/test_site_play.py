@@ -44,6 +44,10 @@ MADE = {
 MODULES = sorted(path.stem for path in (ROOT / "plugins/modules").glob("[!_]*.py"))
 RELEASE = "0.1.0-0123456789ab"
 UNIT = "colocation-device-plugin.service"
+PAGE = {
+    "facts": {},
+    "tables": [{"title": "Resources", "columns": ["resource", "devices"], "rows": [["mock.com/gpu", 10], ["none", 0]]}],
+}
 MOCK = {"device_plugin_resources": {"mock": {"mock.com/gpu": 10}}}
 MOST_TASKS = 52  # of a node with the mock devices, in the whole of site.yml, skipped ones too; every node pays each
 
@@ -75,7 +79,7 @@ class Site:
         facts = asdict(PreflightNode(place / "facts").facts())
         self.hosts: dict[str, dict[str, Any]] = {}
         for name in ("w1", "w2"):
-            agent = {"unit": UNIT, "state": "active", "release": RELEASE, "page": None}
+            agent = {"unit": UNIT, "state": "active", "release": RELEASE, "page": PAGE}
             resource = {"name": "mock.com/gpu", "allocatable": "10", "requested": "1", "pods": []}
             answers = {
                 "agent_credentials_info": {"node": name, "account": None},
@@ -215,6 +219,15 @@ def test_an_ill_node_fails_the_run_unless_it_is_only_to_be_told(site: Site) -> N
     assert run.status != 0 and "Not well, or not looked at: w2;" in run.output
     assert any("critical [disk-full]" in line for line in run.table)
     assert site.run("site", health_fail_on="never", **MOCK).status == 0
+
+
+def test_what_a_plugin_offers_is_waited_for(site: Site) -> None:
+    site.answer("w1", "node_capacity_info", nodes=[{"node": "w1", "resources": []}])
+    run = site.run("verify", verify_patience=4)
+    assert run.status == 0, run.output
+    assert run.output.count("FAILED - RETRYING: [w1]: Read what it offers") == 2
+    assert "[w2]: Read what it offers" not in run.output
+    assert re.search(r"^w1 .* -$", "\n".join(run.table), re.MULTILINE)
 
 
 def test_an_uninstall_asks_not_what_is_on_now(site: Site) -> None:
