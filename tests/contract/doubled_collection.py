@@ -20,20 +20,24 @@ INSIDE = Path("ansible_collections/colocation/kubernetes")
 LINKED = ("plugins/filter", "plugins/module_utils", "plugins/doc_fragments", "playbooks", "meta", "galaxy.yml")
 
 
-def doubled_collection(
-    place: Path, double: Path, modules: Iterable[str], roles: Iterable[str], made: Mapping[str, str]
-) -> None:
-    """The collection under `place`: `double` for each module, the real roles, and files that are made."""
+def made_collection(place: Path, roles: Iterable[str], made: Mapping[str, str]) -> None:
+    """The collection under `place`: the real playbooks, filters and `roles`, and what is made, by its path."""
     collection = place / INSIDE
-    (collection / "plugins/modules").mkdir(parents=True)
+    (collection / "plugins").mkdir(parents=True)
     (collection / "roles").mkdir()
     for part in (*LINKED, *(f"roles/{role}" for role in roles)):
         (collection / part).symlink_to(ROOT / part)
-    for name in modules:
-        (collection / f"plugins/modules/{name}.py").write_text(f"#!/usr/bin/python\n{double.read_text()}")
     for path, text in made.items():
         (collection / path).parent.mkdir(parents=True, exist_ok=True)
         (collection / path).write_text(text)
+
+
+def doubled_collection(
+    place: Path, double: Path, modules: Iterable[str], roles: Iterable[str], made: Mapping[str, str]
+) -> None:
+    """One in which `double` is every module."""
+    text = f"#!/usr/bin/python\n{double.read_text()}"
+    made_collection(place, roles, {**made, **{f"plugins/modules/{name}.py": text for name in modules}})
 
 
 def file_host(place: Path, name: str, variable: str, state: Mapping[str, Any]) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._findings im
 from ansible_collections.colocation.kubernetes.plugins.module_utils._health_findings import found
 from ansible_collections.colocation.kubernetes.tests.contract.ansible_run import ROOT, run_ansible
 from ansible_collections.colocation.kubernetes.tests.contract.doubled_collection import doubled_collection, file_host
+from ansible_collections.colocation.kubernetes.tests.contract.site.healthy_answers import MOCK, RELEASE, healthy_answers
 from ansible_collections.colocation.kubernetes.tests.unit.plugins.preflight_node import PreflightNode
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="the made hosts are this machine as root")
@@ -42,13 +43,6 @@ MADE = {
     },
 }
 MODULES = sorted(path.stem for path in (ROOT / "plugins/modules").glob("[!_]*.py"))
-RELEASE = "0.1.0-0123456789ab"
-UNIT = "colocation-device-plugin.service"
-PAGE = {
-    "facts": {},
-    "tables": [{"title": "Resources", "columns": ["resource", "devices"], "rows": [["mock.com/gpu", 10], ["none", 0]]}],
-}
-MOCK = {"device_plugin_resources": {"mock": {"mock.com/gpu": 10}}}
 MOST_TASKS = 52  # of a node with the mock devices, in the whole of site.yml, skipped ones too; every node pays each
 
 
@@ -79,20 +73,7 @@ class Site:
         facts = asdict(PreflightNode(place / "facts").facts())
         self.hosts: dict[str, dict[str, Any]] = {}
         for name in ("w1", "w2"):
-            agent = {"unit": UNIT, "state": "active", "release": RELEASE, "page": PAGE}
-            resource = {"name": "mock.com/gpu", "allocatable": "10", "requested": "1", "pods": []}
-            answers = {
-                "agent_credentials_info": {"node": name, "account": None},
-                "agent_release": {"release": RELEASE, "record": {"agents": {"device_plugin": "", "cri_proxy": ""}},
-                                  "interpreter": "/usr/bin/python3"},
-                "agent_service": {"resources": []},
-                "containerd_config": {"restart_needed": False},
-                "node_capacity_info": {"nodes": [{"node": name, "resources": [resource]}]},
-                "node_facts": {"node": facts, "asked_at": 0.0, "answered_at": 0.0},
-                "node_health": {"findings": [], "agents": [agent], "node": name},
-                "node_ready": {"node": name, "ready": True},
-                "node_restore": {"kept": [], "refused": [], "problems": [], "notify_units": []},
-            }  # fmt: skip
+            answers = healthy_answers(name, facts)
             state = {"standing": [], "answers": answers, "log": []}
             self.hosts[name] = file_host(place, name, "SITE_NODE", state)
         self.control_plane = file_host(place, "cp", "SITE_NODE", {"standing": [], "answers": answers, "log": []})
