@@ -85,14 +85,14 @@ def wait(look: Callable[[], Look], sleep: Callable[[float], None], timeout: floa
         now = look()
 
 
-def ask_health(url: str) -> tuple[int, str]:
-    """Status and body of the agent's /healthz; status 0 and a reason when there is no answer. No proxy is asked."""
+def ask_health(url: str, most: int = 2000) -> tuple[int, str]:
+    """Status and body of an agent's page; status 0 and a reason when there is no answer. No proxy is asked."""
     place = urlsplit(url)
     connection = http.client.HTTPConnection(place.hostname or "", place.port or 80, timeout=ASK_SECONDS)
     try:
         connection.request("GET", place.path or "/", headers={"Connection": "close"})
         with connection.getresponse() as answer:
-            return answer.status, answer.read(2000).decode(errors="replace")
+            return answer.status, answer.read(most).decode(errors="replace")
     except (OSError, http.client.HTTPException) as problem:
         return 0, str(problem) or type(problem).__name__
     finally:

@@ -32,6 +32,7 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._files impor
     remove,
     remove_leftover,
 )
+from ansible_collections.colocation.kubernetes.plugins.module_utils._ledger import RECORDS
 
 
 class Busy(Exception):
@@ -42,7 +43,7 @@ class RecordStore:
     """One agent's record."""
 
     def __init__(self, state_dir: str, agent: str) -> None:
-        self.directory = os.path.join(state_dir, "agents")
+        self.directory = os.path.join(state_dir, RECORDS)
         self.path = os.path.join(self.directory, f"{agent}.json")
         self.copies = {part: os.path.join(self.directory, f"{agent}.previous.{part}") for part in ("config", "unit")}
 

@@ -15,7 +15,13 @@ import shlex
 from collections.abc import Iterator
 
 from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_layout import current_release, read_release
-from ansible_collections.colocation.kubernetes.plugins.module_utils._health_facts import Agent
+from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_page import (
+    AskPage,
+    ask_page,
+    page_url,
+    read_page,
+)
+from ansible_collections.colocation.kubernetes.plugins.module_utils._health_facts import Agent, Page, Service
 from ansible_collections.colocation.kubernetes.plugins.module_utils._health_unit import read_service
 from ansible_collections.colocation.kubernetes.plugins.module_utils._node_machine import read_text, under
 from ansible_collections.colocation.kubernetes.plugins.module_utils._systemd import ADMIN_DIRECTORY, Run
@@ -25,18 +31,18 @@ HOME = "/opt/colocation"
 KEPT_IN = ("/usr/bin", "/usr/local/bin")  # as files/agents/colocation/start.py has it
 
 
-def read_agents(root: str, run: Run) -> tuple[Agent, ...]:
+def read_agents(root: str, run: Run, ask: AskPage = ask_page) -> tuple[Agent, ...]:
     """Every unit of the administrator's that starts one of our agents."""
-    return tuple(_agents(root, run))
+    return tuple(_agents(root, run, ask))
 
 
-def _agents(root: str, run: Run) -> Iterator[Agent]:
+def _agents(root: str, run: Run, ask: AskPage) -> Iterator[Agent]:
     for place in sorted(glob.glob(under(root, os.path.join(ADMIN_DIRECTORY, "*.service")))):
         name = os.path.basename(place)
         text = read_text(root, f"/{ADMIN_DIRECTORY}/{name}")
         command, directory = parse_unit(text)
         if command:
-            yield _agent(root, run, name, command[0], directory)
+            yield _agent(root, run, name, command, directory, ask)
 
 
 def parse_unit(text: str) -> tuple[list[str], str]:
@@ -50,8 +56,8 @@ def parse_unit(text: str) -> tuple[list[str], str]:
     return (command, home) if START in command else ([], "")
 
 
-def _agent(root: str, run: Run, name: str, interpreter: str, home: str) -> Agent:
-    place = under(root, home)
+def _agent(root: str, run: Run, name: str, command: list[str], home: str, ask: AskPage) -> Agent:
+    place, interpreter = under(root, home), command[0]
     release = current_release(place)
     found = read_release(place, release) if release else None
     made_for = found.python if found else ""
@@ -60,7 +66,16 @@ def _agent(root: str, run: Run, name: str, interpreter: str, home: str) -> Agent
     if made_for and made_for != python:
         paths = (os.path.join(directory, f"python{made_for}") for directory in KEPT_IN)
         kept = next((path for path in paths if os.access(under(root, path), os.X_OK)), "")
-    return Agent(read_service(root, run, name), release, made_for, interpreter, python, kept)
+    service = read_service(root, run, name)
+    return Agent(service, release, made_for, interpreter, python, kept, _page(root, service, command, ask))
+
+
+def _page(root: str, service: Service, command: list[str], ask: AskPage) -> Page | None:
+    """The agent's own words, if it is up; nobody else is asked on its port."""
+    if service.unit is None or service.unit.active != "active" or "--config" not in command[:-1]:
+        return None
+    url = page_url(read_text(root, command[command.index("--config") + 1]))
+    return read_page(url, ask) if url else None
 
 
 def ask_minor(run: Run, interpreter: str) -> str:

@@ -8,7 +8,7 @@ says why.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ansible_collections.colocation.kubernetes.plugins.module_utils._cri_status import Condition, CriAnswer
 from ansible_collections.colocation.kubernetes.plugins.module_utils._kubelet_files import KubeletFiles
@@ -59,8 +59,30 @@ class Devices:
 
 
 @dataclass(frozen=True, slots=True)
+class PageTable:
+    """A table of an agent's status."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str | int | float | bool | None, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What an agent says of itself."""
+
+    url: str
+    problem: str = ""  # why nothing is known; empty: here it is
+    version: str = ""
+    summary: str = ""
+    problems: tuple[str, ...] = ()
+    facts: dict[str, str] = field(default_factory=dict)
+    tables: tuple[PageTable, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Agent:
-    """One of our agents: its unit, and whether its release can run under the node's Python."""
+    """One of our agents: its unit, whether its release can run under the node's Python, and its own words."""
 
     service: Service
     release: str
@@ -68,6 +90,7 @@ class Agent:
     interpreter: str
     python: str  # minor of that interpreter; empty: it can't be run
     kept: str  # an interpreter of the minor that the release is made for; empty: none is left
+    page: Page | None = None  # None: it is not up, or its configuration does not tell where it answers
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +103,7 @@ class NodeObject:
     readiness: Readiness | None = None
     conditions: tuple[Condition, ...] = ()
     cordoned: bool = False
+    rejoining: bool = False  # cordoned, or made, by a rejoin that has not ended
     leftovers: tuple[str, ...] = ()  # extended resources that no device plugin stands behind, with their count
 
 

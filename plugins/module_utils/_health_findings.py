@@ -122,6 +122,8 @@ CHECKS: dict[str, Check] = {
     "device-sockets": Check(NOTICE, "Remove them, or leave them: the kubelet does at its next start."),
     "resource-leftover": Check(NOTICE, "Remove it: colocation.kubernetes.node_capacity with state: absent."),
     "agent-failed": Check(WARNING, "The journal of the unit has the reason.", (RESTART,)),
+    "agent-silent": Check(WARNING, "systemctl restart it; its journal tells what it does.", (RESTART,), True),
+    "agent-problem": Check(WARNING, "Its page and its journal tell more.", passing=True),
     "agent-python": Check(WARNING, "Run colocation.kubernetes.site, which brings a release for this Python."),
     # the look itself
     "not-looked-at": Check(CRITICAL, "Log in and see what hangs there: nothing is known of it yet.", passing=True),

@@ -10,7 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ansible_collections.colocation.kubernetes.plugins.module_utils._health_facts import Agent, HealthFacts, NodeObject
+from ansible_collections.colocation.kubernetes.plugins.module_utils._health_facts import (
+    Agent,
+    HealthFacts,
+    NodeObject,
+    Page,
+)
 from ansible_collections.colocation.kubernetes.plugins.module_utils._health_findings import (
     CRITICAL,
     NOTICE,
@@ -188,7 +193,7 @@ def _check_status(facts: HealthFacts, node: NodeObject) -> Iterator[Finding]:
             yield found("node-pressure", f"{condition.type}: {condition.words}")
         if condition.status == "True" and condition.type == "NetworkUnavailable":
             yield found("node-network", condition.words)
-    if node.cordoned:
+    if node.cordoned and not node.rejoining:
         yield found("node-cordoned", "the Node is cordoned: no new pods come here")
 
 
@@ -220,6 +225,20 @@ def check_agents(facts: HealthFacts) -> Iterator[Finding]:
             words = f"{unit.name} is {unit.active} ({unit.result or unit.sub}){said}"
             hopeless = unsuited and not agent.kept
             yield found("agent-failed", words, steps=() if hopeless else None, unit=unit.name)
+        yield from _agent_says(unit.name, agent.page)
+
+
+def _agent_says(name: str, page: Page | None) -> Iterator[Finding]:
+    """What an agent that is up says of itself."""
+    if page is None:
+        return
+    if page.problem:
+        yield found("agent-silent", f"{name}: {page.problem}", unit=name)
+    for problem in page.problems:
+        yield found("agent-problem", f"{name}: {problem}")
+    for fact, words in page.facts.items():
+        if fact == "warning":
+            yield found("agent-problem", f"{name}: {words}", severity=NOTICE)
 
 
 def _agent_python(agent: Agent) -> Finding:

@@ -103,7 +103,7 @@ def _speaks(facts: HealthFacts) -> bool:
 
 def check_files(facts: HealthFacts, certificate_days: float, authority_days: float) -> Iterator[Finding]:
     files, kubelet, now = facts.files, facts.kubelet, facts.now
-    if facts.rejoin:
+    if facts.rejoin or (facts.node is not None and facts.node.rejoining):
         yield found("rejoin-unfinished", "a rejoin of this node was begun and has not ended")
     if files is None or kubelet is None or not kubelet.binary or kubelet.bundles:
         return

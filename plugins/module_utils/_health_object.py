@@ -16,6 +16,7 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._node_resour
     DEVICE_PLUGIN,
     extended_resources,
 )
+from ansible_collections.colocation.kubernetes.plugins.module_utils._rejoin_plan import DRAINING, REJOINING
 
 LEASES = ("apis", "coordination.k8s.io", "v1", "namespaces", "kube-node-lease", "leases")
 
@@ -56,13 +57,16 @@ def describe(
         for one in (listed if isinstance(listed, list) else [])
         if isinstance(one, Mapping)
     )
+    annotations = _mapping(_mapping(node.get("metadata")).get("annotations"))
+    cordoned = bool(_mapping(node.get("spec")).get("unschedulable"))
     return NodeObject(
         name=name,
         status=200,
         problem="",
         readiness=judge(dict(node), dict(lease), since),
         conditions=conditions,
-        cordoned=bool(_mapping(node.get("spec")).get("unschedulable")),
+        cordoned=cordoned,
+        rejoining=cordoned and not {DRAINING, REJOINING}.isdisjoint(annotations),
         leftovers=leftovers(node, registered),
     )
 

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_page import AskPage, ask_page
 from ansible_collections.colocation.kubernetes.plugins.module_utils._checkpoint import CheckpointError, parse_checkpoint
 from ansible_collections.colocation.kubernetes.plugins.module_utils._cri_status import (
     SOCKET,
@@ -68,6 +69,7 @@ class Outside:
     ask_runtime: Callable[[str, float], CriAnswer] = ask_runtime
     ask_node: Callable[[Access, str, float, float, tuple[str, ...] | None], NodeObject] = read_node_object
     now: Callable[[], float] = time.time
+    ask_page: AskPage = ask_page
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +104,7 @@ def look(
             "processes": lambda: read_processes(root),
             "clock": lambda: read_clock(run),
             "devices": lambda: read_devices(root),
-            "agents": lambda: read_agents(root, run),
+            "agents": lambda: read_agents(root, run, outside.ask_page),
             "rejoin": lambda: read_text(root, os.path.join(state_dir, REJOIN_MARK)).strip(),
         },
         limits.part,

@@ -41,6 +41,7 @@ __all__ = ["DEFAULT_OWNER", "DEFAULT_STATE_DIR", "Entry", "FileChange", "FileSta
 
 DEFAULT_STATE_DIR = "/var/lib/colocation"
 DEFAULT_OWNER = "node_prep"
+RECORDS = "agents"  # beside it: a record for each agent
 NOTES = ("containerd-restart.json", "kubelet-restart")  # what modules keep beside it; without an entry it means nothing
 KEPT_ASIDE = "kept"  # files that could not be read; once all is put back, they stand at their old place
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, TypeVar
 
+from ansible_collections.colocation.kubernetes.plugins.module_utils._ledger import RECORDS, Ledger
 from ansible_collections.colocation.kubernetes.plugins.module_utils._node_api import ApiAnswer, ask_api
 from ansible_collections.colocation.kubernetes.plugins.module_utils._node_cgroup import Cgroup, read_cgroup
 from ansible_collections.colocation.kubernetes.plugins.module_utils._node_clock import Clock, read_clock
@@ -67,10 +68,26 @@ class NodeFacts:
     machine: Machine
     clock: Clock
     worker: WorkerFacts | None
+    owners: tuple[str, ...] | None  # the parts of this collection of which something stands; None: it can't be told
 
 
-def read_node(root: str, run: Run, python: str, worker: WorkerFacts | None) -> NodeFacts:
-    return NodeFacts(machine=read_machine(root, python), clock=read_clock(run), worker=worker)
+def read_node(root: str, run: Run, python: str, worker: WorkerFacts | None, state_dirs: Iterable[str]) -> NodeFacts:
+    owners = read_owners(root, state_dirs)
+    return NodeFacts(machine=read_machine(root, python), clock=read_clock(run), worker=worker, owners=owners)
+
+
+def read_owners(root: str, state_dirs: Iterable[str]) -> tuple[str, ...] | None:
+    """Who wrote what is in the ledgers, and whose agents have a record; None where an entry can't be read."""
+    found: set[str] = set()
+    for directory in dict.fromkeys(state_dirs):
+        place = under(root, directory)
+        ledger = Ledger(place)
+        found |= {entry.owner for entry in ledger.entries()}
+        if ledger.problems:
+            return None
+        if os.path.isdir(records := os.path.join(place, RECORDS)):
+            found |= {name.partition(".")[0] for name in os.listdir(records)}
+    return tuple(sorted(found - {""}))
 
 
 def read_worker(

@@ -38,6 +38,7 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._rejoin_drai
 from ansible_collections.colocation.kubernetes.plugins.module_utils._rejoin_lock import MANAGER, NodeLock
 from ansible_collections.colocation.kubernetes.plugins.module_utils._rejoin_plan import (
     DRAIN,
+    DRAINING,
     HostView,
     KeptFile,
     Record,
@@ -145,7 +146,8 @@ class ClusterSide:
             return []
         self._save(replace(record, phase="drain"))
         if not view_of(node).cordoned:
-            self._patch({"spec": {"unschedulable": True}})
+            note = {"annotations": {DRAINING: record.operation}}  # so that nobody takes the cordon for a person's
+            self._patch({"metadata": note, "spec": {"unschedulable": True}})
         sets = {_name(one) for one in self._daemonsets()}
         work = Drain(
             self._client,

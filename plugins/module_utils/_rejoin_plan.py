@@ -19,6 +19,7 @@ DRAIN, STOP, DELETE, RESET, PREPARE, JOIN = "drain", "stop", "delete", "reset", 
 RESTORE, AGENTS, FINISH = "restore", "agents", "finish"
 STEPS = (DRAIN, STOP, DELETE, RESET, PREPARE, JOIN, RESTORE, AGENTS, FINISH)
 REJOINING = "colocation.kubernetes/rejoining"  # the annotation of a Node that we made; its value is the operation
+DRAINING = "colocation.kubernetes/draining"  # of a Node that we cordoned, and that is to go; its value is the operation
 CONTROL_PLANE_LABELS = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
 VERSION = 1
 Document = dict[str, Any]

@@ -36,7 +36,7 @@ _KUBELETS_LABELS = (
 )
 # Written by the kubelet, kubeadm, controllers and the daemons of networks, each of which writes them anew.
 _OTHERS_ANNOTATIONS = re.compile(
-    r"colocation\.kubernetes/rejoining$|kubeadm\.alpha\.kubernetes\.io/cri-socket$|node\.alpha\.kubernetes\.io/ttl$"
+    r"colocation\.kubernetes/(rejoining|draining)$|kubeadm\.alpha\.kubernetes\.io/cri-socket$|node\.alpha\.kubernetes\.io/ttl$"
     r"|volumes\.kubernetes\.io/controller-managed-attach-detach$|csi\.volume\.kubernetes\.io/nodeid$"
     r"|alpha\.kubernetes\.io/provided-node-ip$|flannel\.alpha\.coreos\.com/|(.+\.)?cilium\.io/|io\.cilium\."
     r"|projectcalico\.org/(IPv[46]|Wireguard)|node\.antrea\.io/|k8s\.ovn\.org/"

@@ -34,6 +34,11 @@ options:
     description: containerd's main config file.
     type: path
     default: /etc/containerd/config.toml
+  state_dirs:
+    description: Where the roles keep what they changed, from which RV(node.owners) is read.
+    type: list
+    elements: path
+    default: [/var/lib/colocation]
   command_timeout:
     description: Seconds that each command on the host may take.
     type: float
@@ -98,6 +103,14 @@ node:
         - The keys C(cgroup), C(swap), C(disks), C(kubelet), C(containerd) and C(api). V(null) without O(worker).
       returned: always
       type: dict
+    owners:
+      description:
+        - The parts of this collection of which something stands on the host, by their roles' names.
+          V(null) where what was noted there can't be read.
+      returned: always
+      type: list
+      elements: str
+      sample: [device_plugin, node_prep]
 asked_at:
   description: The controller's clock just before the host was asked, in seconds since 1970.
   returned: success
@@ -116,6 +129,7 @@ from dataclasses import asdict
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.colocation.kubernetes.plugins.module_utils._command import run_for
+from ansible_collections.colocation.kubernetes.plugins.module_utils._ledger import DEFAULT_STATE_DIR
 from ansible_collections.colocation.kubernetes.plugins.module_utils._node_containerd import CONFIG
 from ansible_collections.colocation.kubernetes.plugins.module_utils._node_facts import read_node, read_worker
 
@@ -127,6 +141,7 @@ def main() -> None:
             "disks": {"type": "list", "elements": "path", "default": []},
             "api_timeout": {"type": "float", "default": 5},
             "containerd_config": {"type": "path", "default": CONFIG},
+            "state_dirs": {"type": "list", "elements": "path", "default": [DEFAULT_STATE_DIR]},
             "command_timeout": {"type": "float", "default": 30},
         },
         supports_check_mode=True,
@@ -137,7 +152,8 @@ def main() -> None:
         if module.params["worker"]:
             options = (module.params[name] for name in ("disks", "api_timeout", "containerd_config"))
             worker = read_worker("/", run, *options)
-        node = read_node("/", run, f"{sys.executable} ({platform.python_version()})", worker)
+        python = f"{sys.executable} ({platform.python_version()})"
+        node = read_node("/", run, python, worker, module.params["state_dirs"])
     except (OSError, ValueError) as error:
         module.fail_json(msg=f"this host's state can't be read: {error}")
     module.exit_json(changed=False, node=asdict(node))

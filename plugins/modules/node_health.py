@@ -18,6 +18,7 @@ description:
   - Each finding has an ID, a severity, what was seen, what to do, and which step of C(playbooks/repair.yml) mends it.
   - All parts are looked at side by side with a time limit each, so a node where half of it hangs is told about too.
     What could not be looked at is a finding itself, V(not-looked-at).
+  - Agents that run are asked for their status on the loopback port that their configuration names.
   - The API server is asked with the kubelet's own identity, so no other right is needed.
 extends_documentation_fragment:
   - colocation.kubernetes.attributes
@@ -194,6 +195,29 @@ kubelet_version:
   returned: success
   type: str
   sample: 1.36.3
+agents:
+  description: The agents of this collection on the node, by their units.
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    unit:
+      description: The unit.
+      type: str
+      sample: colocation-device-plugin.service
+    state:
+      description: What systemd says of it.
+      type: str
+      sample: active
+    release:
+      description: The release that its next start takes; empty where there is none.
+      type: str
+      sample: 0.1.0-5b2c0f3a9d1e
+    page:
+      description:
+        - Its own status, C(summary), C(problems), C(facts) and C(tables) among it, or C(problem) that says why there is
+          none. V(null) for one that is not up.
+      type: dict
 certificate_days_left:
   description: Days until the kubelet's certificate ends; null where there is none.
   returned: success
@@ -214,7 +238,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_identity import days_left
 from ansible_collections.colocation.kubernetes.plugins.module_utils._command import run_for
-from ansible_collections.colocation.kubernetes.plugins.module_utils._health_facts import HealthFacts
+from ansible_collections.colocation.kubernetes.plugins.module_utils._health_facts import Agent, HealthFacts
 from ansible_collections.colocation.kubernetes.plugins.module_utils._health_findings import STEPS, Finding
 from ansible_collections.colocation.kubernetes.plugins.module_utils._health_judge import Want, judge
 from ansible_collections.colocation.kubernetes.plugins.module_utils._health_judge_services import kubelet_driver
@@ -279,8 +303,19 @@ def answer(facts: HealthFacts, findings: list[Finding]) -> dict:
         "server": facts.api.server if facts.api else kubelet.server if kubelet else "",
         "cgroup_driver": driver,
         "kubelet_version": kubelet.version if kubelet else "",
+        "agents": [told(agent) for agent in facts.agents],
         "certificate_days_left": days_left(files.current.validity if files else None, facts.now),
         "authority_days_left": days_left(files.authority_validity if files else None, facts.now),
+    }
+
+
+def told(agent: Agent) -> dict:
+    unit = agent.service.unit
+    return {
+        "unit": unit.name if unit else "",
+        "state": unit.active if unit else "",
+        "release": agent.release,
+        "page": asdict(agent.page) if agent.page else None,
     }
 
 

@@ -13,10 +13,10 @@ import subprocess
 import urllib.request
 from pathlib import Path
 
-from ansible_collections.colocation.kubernetes.tests.cluster.colocation_cluster.cache import cache_dir, made_once
 from ansible_collections.colocation.kubernetes.tests.cluster.colocation_cluster.say import wait_until
 from ansible_collections.colocation.kubernetes.tests.contract.api_server import free_port
 from ansible_collections.colocation.kubernetes.tests.contract.children import ENDS_WITH_US
+from ansible_collections.colocation.kubernetes.tests.contract.debian_programs import unpacked
 
 PACKAGES = ("prometheus", "prometheus-node-exporter")
 BROUGHT = "usr/bin"
@@ -26,22 +26,7 @@ def program(name: str = "prometheus") -> Path:
     """`prometheus`, `promtool` or `prometheus-node-exporter`."""
     if found := shutil.which(name):
         return Path(found)
-    return (
-        made_once(cache_dir() / "prometheus" / "debian-with-exporter", _unpack, "get Prometheus from Debian")
-        / BROUGHT
-        / name
-    )
-
-
-def _unpack(target: Path) -> None:
-    target.mkdir()
-    download = ["apt-get", "download", *PACKAGES]
-    if subprocess.run(download, cwd=target, capture_output=True, check=False).returncode:
-        subprocess.run(["apt-get", "update"], capture_output=True, check=True)
-        subprocess.run(download, cwd=target, capture_output=True, check=True)
-    for package in list(target.glob("*.deb")):
-        subprocess.run(["dpkg-deb", "-x", str(package), str(target)], check=True)
-        package.unlink()
+    return unpacked("prometheus/debian-with-exporter", PACKAGES) / BROUGHT / name
 
 
 class PrometheusServer:

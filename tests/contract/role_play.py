@@ -5,16 +5,13 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.colocation.kubernetes.plugins.module_utils import _kube_objects
+from ansible_collections.colocation.kubernetes.tests.contract.ansible_run import run_ansible
 
-COLLECTIONS = Path(_kube_objects.__file__).parents[5]
 PLAY = """\
 - hosts: localhost
   gather_facts: false
@@ -32,23 +29,20 @@ class RolePlay:
         self.place = place
         self._variables = {"ansible_python_interpreter": sys.executable, **variables}
         (place / "play.yml").write_text(PLAY.format(role=role))
-        (place / "ansible.cfg").write_text("[defaults]\n")
 
     def __call__(self, *arguments: str, **said: Any) -> tuple[int, int, str]:
         """The status, how many tasks changed something, and all that was printed."""
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("ANSIBLE_", "K8S_", "KUBE"))}
-        environment = kept | {
-            "ANSIBLE_COLLECTIONS_PATH": str(COLLECTIONS),
-            "ANSIBLE_CONFIG": str(self.place / "ansible.cfg"),
-            "ANSIBLE_HOME": str(self.place / "home"),
-            "ANSIBLE_NOCOLOR": "1",
-            "XDG_CACHE_HOME": str(self.place / "cache"),
-        }
-        command = [
-            str(Path(sys.executable).with_name("ansible-playbook")), "--inventory=localhost,", "--connection=local",
-            f"--extra-vars={json.dumps({**self._variables, **said})}", "--diff", "-v", *arguments,
+        status, output = run_ansible(
+            self.place,
+            "ansible-playbook",
+            "--inventory=localhost,",
+            "--connection=local",
+            f"--extra-vars={json.dumps({**self._variables, **said})}",
+            "--diff",
+            "-v",
+            *arguments,
             str(self.place / "play.yml"),
-        ]  # fmt: skip
-        done = subprocess.run(command, capture_output=True, check=False, env=environment, text=True, timeout=300)
-        changed = re.findall(r"localhost +: ok=\d+ +changed=(\d+)", done.stdout)
-        return done.returncode, int(changed[-1]) if changed else -1, done.stdout + done.stderr
+            XDG_CACHE_HOME=str(self.place / "cache"),
+        )
+        changed = re.findall(r"localhost +: ok=\d+ +changed=(\d+)", output)
+        return status, int(changed[-1]) if changed else -1, output

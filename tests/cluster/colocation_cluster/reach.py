@@ -47,7 +47,8 @@ def inventory(cluster: Cluster) -> dict[str, Any]:
             "children": {
                 "kube_control_plane": {"hosts": {"control-plane": control_plane}},
                 "kube_node": {"hosts": hosts, "vars": reach},
-            }
+            },
+            "vars": {"colocation_admin_kubeconfig": str(cluster.control_plane().admin)},
         }
     }
 

@@ -5,17 +5,14 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.colocation.kubernetes.plugins.module_utils import _agent_rights
+from ansible_collections.colocation.kubernetes.tests.contract.ansible_run import run_ansible
 
-COLLECTIONS = Path(_agent_rights.__file__).parents[5]
 PLAYBOOK = """\
 - hosts: kube_node
   gather_facts: false
@@ -61,24 +58,21 @@ class Site:
             groups["kube_control_plane"] = {"hosts": {"master": local}}
         directory.mkdir(exist_ok=True)
         (directory / "inventory.json").write_text(json.dumps({"all": {"children": groups}}))
-        (directory / "ansible.cfg").write_text("[defaults]\n")
         (directory / "site.yml").write_text(PLAYBOOK)
         (directory / "uninstall.yml").write_text(UNINSTALL)
 
     def run(self, play: str = "site", *arguments: str, **variables: Any) -> Run:
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("ANSIBLE_", "K8S_", "KUBE"))}
-        environment = kept | {
-            "ANSIBLE_COLLECTIONS_PATH": str(COLLECTIONS),
-            "ANSIBLE_CONFIG": str(self.directory / "ansible.cfg"),
-            "ANSIBLE_HOME": str(self.directory / "home"),
-            "ANSIBLE_NOCOLOR": "1",
-            "ANSIBLE_PIPELINING": "1",
-            "ANSIBLE_REMOTE_TEMP": str(self.directory / "remote"),
-        }
         values = {f"credentials_{name}": value for name, value in variables.items()}
-        command = [
-            str(Path(sys.executable).with_name("ansible-playbook")), f"--inventory={self.directory}/inventory.json",
-            f"--extra-vars={json.dumps(values)}", "--diff", "-vvv", *arguments, str(self.directory / f"{play}.yml"),
-        ]  # fmt: skip
-        done = subprocess.run(command, capture_output=True, check=False, env=environment, text=True, timeout=300)
-        return Run(done.returncode, done.stdout + done.stderr)
+        return Run(
+            *run_ansible(
+                self.directory,
+                "ansible-playbook",
+                f"--inventory={self.directory}/inventory.json",
+                f"--extra-vars={json.dumps(values)}",
+                "--diff",
+                "-vvv",
+                *arguments,
+                str(self.directory / f"{play}.yml"),
+                ANSIBLE_DISPLAY_FAILED_STDERR="true",
+            )
+        )

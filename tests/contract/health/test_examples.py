@@ -8,11 +8,8 @@ This machine is no node, which is a finding like any other. Nothing is written: 
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -20,25 +17,15 @@ import pytest
 import yaml
 
 from ansible_collections.colocation.kubernetes.plugins.modules import kubelet_mend, node_health
+from ansible_collections.colocation.kubernetes.tests.contract.ansible_run import run_ansible
 
-COLLECTIONS = Path(node_health.__file__).parents[5]
 ON_A_NODE = Path("/etc/kubernetes/kubelet.conf").exists()
 
 
 def ansible(place: Path, *words: str) -> str:
-    (place / "ansible.cfg").write_text("[defaults]\n")
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")}
-    environment = kept | {
-        "ANSIBLE_COLLECTIONS_PATH": str(COLLECTIONS),
-        "ANSIBLE_CONFIG": str(place / "ansible.cfg"),
-        "ANSIBLE_HOME": str(place / "home"),
-        "ANSIBLE_LOCALHOST_WARNING": "false",
-        "ANSIBLE_NOCOLOR": "1",
-    }
-    command = [str(Path(sys.executable).with_name(words[0])), *words[1:]]
-    done = subprocess.run(command, capture_output=True, check=False, env=environment, text=True, timeout=300)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    status, output = run_ansible(place, *words)
+    assert status == 0, output
+    return output
 
 
 def play(place: Path, module: ModuleType, **defaults: object) -> str:

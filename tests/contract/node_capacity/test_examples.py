@@ -5,11 +5,8 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,13 +21,13 @@ from ansible_collections.colocation.kubernetes.plugins.modules import (
     node_capacity,
     node_capacity_info,
 )
+from ansible_collections.colocation.kubernetes.tests.contract.ansible_run import run_ansible
 from ansible_collections.colocation.kubernetes.tests.contract.kubelet_devices.kubelet_parts import (
     PodResourcesDouble,
     write_checkpoints,
 )
 from ansible_collections.colocation.kubernetes.tests.contract.node_capacity.conftest import Nodes
 
-COLLECTIONS = Path(node_capacity.__file__).parents[5]
 GPU = "mock.com/gpu"
 Ansible = Callable[..., str]
 
@@ -41,23 +38,12 @@ def ansible(nodes: Nodes, tmp_path: Path) -> Ansible:
     config = json.loads(json.dumps(nodes.kubeconfig))
     config["contexts"][0]["name"] = config["current-context"] = "kubernetes-admin@kubernetes"
     (tmp_path / ".kube").mkdir()
-    (tmp_path / "ansible.cfg").write_text("[defaults]\n")
     (tmp_path / ".kube/config").write_text(yaml.safe_dump(config))
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("ANSIBLE_", "K8S_AUTH_", "KUBE"))}
-    environment = kept | {
-        "HOME": str(tmp_path),
-        "ANSIBLE_COLLECTIONS_PATH": str(COLLECTIONS),
-        "ANSIBLE_HOME": str(tmp_path / "ansible"),
-        "ANSIBLE_NOCOLOR": "1",
-        "ANSIBLE_LOCALHOST_WARNING": "false",
-        "ANSIBLE_CONFIG": str(tmp_path / "ansible.cfg"),
-    }
 
     def run(*words: str) -> str:
-        command = [str(Path(sys.executable).with_name(words[0])), *words[1:]]
-        done = subprocess.run(command, capture_output=True, check=False, env=environment, text=True, timeout=300)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
+        status, output = run_ansible(tmp_path, *words, HOME=str(tmp_path))
+        assert status == 0, output
+        return output
 
     return run
 

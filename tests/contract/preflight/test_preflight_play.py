@@ -11,8 +11,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import socket
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,10 +19,11 @@ from typing import Any
 import pytest
 
 from ansible_collections.colocation.kubernetes.plugins.module_utils import _findings
+from ansible_collections.colocation.kubernetes.tests.contract.ansible_run import run_ansible
+from ansible_collections.colocation.kubernetes.tests.contract.doubled_collection import dead_host
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="the made hosts are this machine as root")
 
-COLLECTIONS = Path(_findings.__file__).parents[5]
 PLAYBOOK = """\
 - import_playbook: colocation.kubernetes.preflight
 - name: A later play
@@ -71,7 +70,6 @@ class Site:
 
     def __init__(self, place: Path) -> None:
         self.place = place
-        (place / "ansible.cfg").write_text("[defaults]\n")
         (place / "site.yml").write_text(PLAYBOOK)
 
     def script(self, name: str, text: str) -> str:
@@ -104,29 +102,16 @@ class Site:
     def run(self, groups: dict[str, dict[str, dict[str, Any]]], *arguments: str, **variables: Any) -> Run:
         inventory = {"all": {"children": {group: {"hosts": hosts} for group, hosts in groups.items()}}}
         (self.place / "inventory.json").write_text(json.dumps(inventory))
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")} | {
-            "ANSIBLE_COLLECTIONS_PATH": str(COLLECTIONS),
-            "ANSIBLE_CONFIG": str(self.place / "ansible.cfg"),
-            "ANSIBLE_HOME": str(self.place / "home"),
-            "ANSIBLE_NOCOLOR": "1",
-            "ANSIBLE_REMOTE_TEMP": str(self.place / "remote"),
-            "ANSIBLE_SSH_ARGS": "-F none -o StrictHostKeyChecking=no",
-        }
-        done = subprocess.run(
-            [
-                str(Path(sys.executable).with_name("ansible-playbook")),
+        return Run(
+            *run_ansible(
+                self.place,
+                "ansible-playbook",
                 f"--inventory={self.place / 'inventory.json'}",
                 f"--extra-vars={json.dumps(variables)}",
                 *arguments,
                 str(self.place / "site.yml"),
-            ],
-            capture_output=True,
-            check=False,
-            env=environment,
-            text=True,
-            timeout=300,
+            )
         )
-        return Run(done.returncode, done.stdout + done.stderr)
 
 
 @pytest.fixture
@@ -136,10 +121,7 @@ def site(tmp_path: Path) -> Site:
 
 @pytest.fixture
 def dead() -> dict[str, Any]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    return {"ansible_host": "127.0.0.1", "ansible_port": port, "ansible_connection": "ssh"}
+    return dead_host()
 
 
 def test_all_that_is_wrong_is_told_at_once(site: Site, dead: dict[str, Any]) -> None:

@@ -8,10 +8,7 @@ What the real module does to a real host, the scenario molecule/rejoin shows.
 from __future__ import annotations
 
 import json
-import os
 import re
-import socket
-import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,18 +18,17 @@ from typing import Any
 import pytest
 import yaml
 
-from ansible_collections.colocation.kubernetes.plugins.module_utils import _rejoin_plan
 from ansible_collections.colocation.kubernetes.plugins.module_utils._rejoin_plan import STEPS
 from ansible_collections.colocation.kubernetes.plugins.modules import node_rejoin, node_rejoin_host
+from ansible_collections.colocation.kubernetes.tests.contract.ansible_run import COLLECTIONS, ROOT, run_ansible
 from ansible_collections.colocation.kubernetes.tests.contract.api_server import ApiServer
+from ansible_collections.colocation.kubernetes.tests.contract.doubled_collection import dead_host
 from ansible_collections.colocation.kubernetes.tests.contract.rejoin.cluster_nodes import Cluster
 from ansible_collections.colocation.kubernetes.tests.unit.plugins.module_utils.rejoin_doubles import (
     leftovers,
     snapshot,
 )
 
-ROOT = Path(_rejoin_plan.__file__).parents[2]
-COLLECTIONS = ROOT.parents[2]
 DOUBLE = Path(__file__).with_name("host_module_double.py")
 # Ansible would pack what the module imports, and finds nothing of it here.
 STUB = f'#!/usr/bin/python\n# WANT_JSON\nimport runpy\nrunpy.run_path("{DOUBLE}", run_name="__main__")\n'
@@ -65,7 +61,6 @@ class Site:
             (collection / part).symlink_to(ROOT / part)
         (collection / "plugins/modules/node_rejoin.py").symlink_to(ROOT / "plugins/modules/node_rejoin.py")
         (collection / "plugins/modules/node_rejoin_host.py").write_text(STUB)
-        (place / "ansible.cfg").write_text("[defaults]\n")
         (place / "admin.conf").write_text(json.dumps(cluster.kubeconfig))
 
     def node(self, name: str, *breaks: str) -> str:
@@ -84,10 +79,7 @@ class Site:
         return host.node
 
     def dead(self, name: str) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        self.hosts[name] = {"ansible_host": "127.0.0.1", "ansible_port": port, "ansible_connection": "ssh"}
+        self.hosts[name] = dead_host()
 
     def state(self, name: str, **changes: Any) -> dict[str, Any]:
         path = self.place / f"{name}.json"
@@ -100,27 +92,9 @@ class Site:
         groups = {"kube_node": {"hosts": self.hosts}, "kube_control_plane": {"hosts": {"cp": control_plane}}}
         (self.place / "hosts.json").write_text(json.dumps({"all": {"children": groups}}))
         variables = {"rejoin_admin_kubeconfig": str(self.place / "admin.conf"), "rejoin_lock_seconds": 1}
-        command = ["-m", "ansible", "playbook", "-i", "hosts.json", "-e", json.dumps(variables), *options]
         rejoin = self.place / "ansible_collections/colocation/kubernetes/playbooks/rejoin.yml"
-        done = subprocess.run(
-            [sys.executable, *command, str(book or rejoin)],
-            capture_output=True,
-            check=False,
-            cwd=self.place,
-            env={
-                **os.environ,
-                "ANSIBLE_COLLECTIONS_PATH": str(self.place),
-                "ANSIBLE_CONFIG": str(self.place / "ansible.cfg"),
-                "ANSIBLE_DISPLAY_FAILED_STDERR": "false",
-                "ANSIBLE_HOME": str(self.place / "home"),
-                "ANSIBLE_NOCOLOR": "1",
-                "ANSIBLE_PIPELINING": "1",
-                "ANSIBLE_TIMEOUT": "5",
-            },
-            text=True,
-            timeout=240,
-        )
-        return Run(done.returncode, done.stdout + done.stderr)
+        command = ["ansible-playbook", "-i", "hosts.json", "-e", json.dumps(variables), *options, str(book or rejoin)]
+        return Run(*run_ansible(self.place, *command, collections=self.place))
 
 
 @pytest.fixture

@@ -9,11 +9,7 @@ the ladder at once: which steps are taken, in which order, where it stops, and w
 from __future__ import annotations
 
 import json
-import os
 import re
-import socket
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -21,10 +17,14 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.colocation.kubernetes.plugins.module_utils import _health_findings
 from ansible_collections.colocation.kubernetes.plugins.module_utils._health_findings import CHECKS, STEPS, found
+from ansible_collections.colocation.kubernetes.tests.contract.ansible_run import run_ansible
+from ansible_collections.colocation.kubernetes.tests.contract.doubled_collection import (
+    dead_host,
+    doubled_collection,
+    file_host,
+)
 
-ROOT = Path(_health_findings.__file__).parents[2]
 DOUBLED = (
     "node_health",
     "node_package",
@@ -34,6 +34,7 @@ DOUBLED = (
     "kubelet_mend",
     "rejoin_double",
 )
+MADE = {"roles/rejoin/tasks/main.yml": "- colocation.kubernetes.rejoin_double:\n"}
 UNITS = {"kubelet-crashing": "kubelet.service", "kubelet-stopped": "kubelet.service"}
 TABLE = {name: asdict(found(name, f"{name} was seen", unit=UNITS.get(name, ""))) for name in CHECKS}
 
@@ -68,37 +69,17 @@ class Site:
     def __init__(self, place: Path) -> None:
         self.place = place
         self.hosts: dict[str, dict[str, Any]] = {}
-        collection = place / "ansible_collections/colocation/kubernetes"
-        (collection / "plugins/modules").mkdir(parents=True)
-        (collection / "roles/rejoin/tasks").mkdir(parents=True)
-        for part in ("filter", "module_utils", "doc_fragments"):
-            (collection / "plugins" / part).symlink_to(ROOT / "plugins" / part)
-        for part in ("playbooks", "meta", "galaxy.yml"):
-            (collection / part).symlink_to(ROOT / part)
-        for role in ("node_prep", "preflight"):
-            (collection / "roles" / role).symlink_to(ROOT / "roles" / role)
-        (collection / "roles/rejoin/tasks/main.yml").write_text("- colocation.kubernetes.rejoin_double:\n")
-        double = Path(__file__).with_name("module_double.py").read_text()
-        for name in DOUBLED:
-            (collection / f"plugins/modules/{name}.py").write_text(f"#!/usr/bin/python\n{double}")
-        (place / "ansible.cfg").write_text("[defaults]\n")
+        double = Path(__file__).with_name("module_double.py")
+        doubled_collection(place, double, DOUBLED, ("node_prep", "preflight"), MADE)
 
     def node(self, name: str, *findings: str, heals: dict[str, list[str]] | None = None, **more: Any) -> None:
         """A node with findings that each go with its first step, or with those that `heals` says."""
         healed = heals or {step: [one for one in findings if CHECKS[one].steps[:1] == (step,)] for step in STEPS}
         state = {"findings": findings, "table": TABLE, "heals": healed, "breaks": (), "log": []} | more
-        path = self.place / f"{name}.json"
-        path.write_text(json.dumps(state))
-        python = self.place / f"python-{name}"
-        python.write_text(f'#!/bin/sh\nREPAIR_NODE={path} exec {sys.executable} "$@"\n')
-        python.chmod(0o755)
-        self.hosts[name] = {"ansible_connection": "local", "ansible_python_interpreter": str(python)}
+        self.hosts[name] = file_host(self.place, name, "REPAIR_NODE", state)
 
     def dead(self, name: str) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        self.hosts[name] = {"ansible_host": "127.0.0.1", "ansible_port": port, "ansible_connection": "ssh"}
+        self.hosts[name] = dead_host()
 
     def log(self, name: str) -> list[str]:
         """What was done to a node, since the last question."""
@@ -110,29 +91,17 @@ class Site:
 
     def run(self, playbook: str, *arguments: str, **variables: Any) -> Run:
         (self.place / "hosts.json").write_text(json.dumps({"kube_node": {"hosts": self.hosts}}))
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")} | {
-            "ANSIBLE_COLLECTIONS_PATH": str(self.place),
-            "ANSIBLE_CONFIG": str(self.place / "ansible.cfg"),
-            "ANSIBLE_HOME": str(self.place / "home"),
-            "ANSIBLE_NOCOLOR": "1",
-            "ANSIBLE_REMOTE_TEMP": str(self.place / "remote"),
-            "ANSIBLE_SSH_ARGS": "-F none -o StrictHostKeyChecking=no",
-        }
-        done = subprocess.run(
-            [
-                str(Path(sys.executable).with_name("ansible-playbook")),
+        return Run(
+            *run_ansible(
+                self.place,
+                "ansible-playbook",
                 f"--inventory={self.place / 'hosts.json'}",
                 f"--extra-vars={json.dumps({'ansible_become': False, **variables})}",
                 *arguments,
                 f"colocation.kubernetes.{playbook}",
-            ],
-            capture_output=True,
-            check=False,
-            env=environment,
-            text=True,
-            timeout=300,
+                collections=self.place,
+            )
         )
-        return Run(done.returncode, done.stdout + done.stderr)
 
 
 @pytest.fixture
@@ -152,6 +121,7 @@ def test_each_node_climbs_as_far_as_it_has_to(site: Site) -> None:
     site.node("broken", "swap-on", "kubelet-stopped", breaks=["swap"])
     site.node("files", "kubelet-kubeconfig")
     site.node("gone", "containerd-missing", heals={"install": ["containerd-missing"]})
+    site.node("halfway", "rejoin-unfinished", heals={"rejoin": ["rejoin-unfinished"]})
     site.node("keeps", "swap-on")
     site.hosts["keeps"]["node_prep_swap"] = "keep"
     site.node("lost", "kubelet-identity-lost", heals=IDENTITY)
@@ -175,6 +145,7 @@ def test_each_node_climbs_as_far_as_it_has_to(site: Site) -> None:
         "broken": ["swap"],
         "files": ["kubelet https://10.0.0.1:6443"],
         "gone": ["install", "containerd", "containerd-unit"],
+        "halfway": ["rejoin"],
         "keeps": [],
         "lost": ["rejoin"],
         "stubborn": ["restart", "rejoin"],

@@ -48,6 +48,7 @@ class HealthNode(PreflightNode):
         self.runtime = CriAnswer("", "", READY, True)
         self.endpoint = CriAnswer("", "", READY, True)
         self.node = NodeObject(NAME, 200, "", Readiness(True, ""))
+        self.page = (0, "connection refused")
         self.asked_node: list[tuple[str, float, tuple[str, ...] | None]] = []
         self.write("proc/loadavg", "0.00 0.01 0.05 1/345 6789\n")
         self.write("proc/sys/kernel/pid_max", "4194304\n")
@@ -106,7 +107,7 @@ class HealthNode(PreflightNode):
         return look(str(self.root), self.outside(), Limits(10, 1), self.containerd_config)
 
     def outside(self) -> Outside:
-        return Outside(self.run, self.ask, self.ask_runtime, self.ask_node, lambda: self.now)
+        return Outside(self.run, self.ask, self.ask_runtime, self.ask_node, lambda: self.now, lambda _url: self.page)
 
     def ask_runtime(self, socket: str, _timeout: float) -> CriAnswer:
         return self.runtime if "containerd" in socket else self.endpoint

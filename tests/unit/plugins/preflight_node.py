@@ -106,4 +106,4 @@ class PreflightNode:
 
     def facts(self, disks: tuple[str, ...] = ("/var",)) -> _node_facts.NodeFacts:
         worker = _node_facts.read_worker(str(self.root), self.run, disks, 1.0, self.containerd_config, ask=self.ask)
-        return _node_facts.read_node(str(self.root), self.run, "python", worker)
+        return _node_facts.read_node(str(self.root), self.run, "python", worker, ["/var/lib/colocation"])

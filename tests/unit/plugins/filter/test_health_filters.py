@@ -10,12 +10,18 @@ from typing import Any
 import pytest
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.colocation.kubernetes.plugins.filter import health_report, repair_report, repair_step
+from ansible_collections.colocation.kubernetes.plugins.filter import (
+    health_report,
+    repair_report,
+    repair_step,
+    site_report,
+)
 from ansible_collections.colocation.kubernetes.plugins.module_utils._health_findings import found
 
 STEP = repair_step.FilterModule().filters()["repair_step"]
 HEALTH = health_report.FilterModule().filters()["health_report"]
 REPAIR = repair_report.FilterModule().filters()["repair_report"]
+SITE = site_report.FilterModule().filters()["site_report"]
 
 
 def health(*names: str) -> dict[str, Any]:
@@ -45,6 +51,11 @@ def test_steps_are_foretold_one_after_the_other() -> None:
 def test_reports() -> None:
     assert HEALTH({"w": health("swap-on")})["failed"] == ["w"]
     assert HEALTH({"w": health("disk-low")})["failed"] == []
+    groups = {"kube_node": ["w"]}
+    assert SITE({"w": health("swap-on")}, {}, groups)["failed"] == ["w"]
+    assert SITE({"w": health("swap-on")}, {}, groups, True)["failed"] == []
+    assert SITE({"w": None}, {}, groups, fail_on="never")["failed"] == []
+    assert SITE({"w": health()}, {}, groups)["nodes"]["w"]["agents"] == {}
     account = {"first": health("swap-on"), "last": health(), "steps": ["swap"], "problem": ""}
     assert REPAIR({"w": account}) == {"lines": ["w:", "  found: swap-on", "  done: swap", "  now healthy"], "left": []}
 
@@ -56,6 +67,8 @@ def test_reports() -> None:
         (lambda: STEP({"findings": [{}]}), "repair_step: not a finding of node_health"),
         (lambda: HEALTH({}, "error"), "health_report: fail_on is 'error'; it must be one of critical, warning"),
         (lambda: HEALTH({"w": {"findings": [1]}}), "health_report: not a finding"),
+        (lambda: SITE({}, {}, {}, False, "error"), "site_report: fail_on is 'error'"),
+        (lambda: SITE({"w": {"findings": [1]}}, {}, {}), "site_report: not a finding"),
         (lambda: REPAIR({}, "reboot"), "repair_report: last is 'reboot'"),
         (lambda: REPAIR({"w": {"first": {"findings": [1]}}}), "repair_report: not a finding"),
     ],

@@ -40,6 +40,7 @@ CONF = "etc/kubernetes/kubelet.conf"
 CA = "etc/kubernetes/pki/ca.crt"
 SWAPS = "Filename Type Size Used Priority\n/swapfile file 65532 0 -2\n"
 PROXY = "/var/run/cri-resmgr/cri-resmgr.sock"
+SAYS = '{{"version": "1", "summary": "", "problems": {}, "facts": {}, "tables": []}}'
 FAILED = 'E1119 01:22:33.123456    1234 run.go:72] "command failed" err="running with swap on is not supported"\n'
 
 
@@ -90,6 +91,17 @@ def certificates(current: str, *others: str) -> Break:
         node.link("kubelet-client-now.pem")
         for number, text in enumerate(others):
             node.write(f"var/lib/kubelet/pki/kubelet-client-{number}.pem", text)
+
+    return change
+
+
+def with_page(code: int, said: str) -> Break:
+    """An agent that is up, and what it answers."""
+
+    def change(node: HealthNode) -> None:
+        node.agent("colocation-device-plugin.service", "3.13")
+        node.write("etc/x.yaml", "status:\n  port: 9461\n")
+        node.page = (code, said)
 
     return change
 
@@ -326,6 +338,10 @@ WAYS: dict[str, tuple[Break, set[str], list[str]]] = {
         set(),
         [],
     ),
+    "cordoned by a rejoin that was killed": (of_node(cordoned=True, rejoining=True), {"rejoin-unfinished"}, ["rejoin"]),
+    "agent silent": (with_page(0, "connection refused"), {"agent-silent"}, ["restart"]),
+    "agent with problems": (with_page(200, SAYS.format('["it waits"]', "{}")), {"agent-problem"}, []),
+    "agent with a warning": (with_page(200, SAYS.format("[]", '{"warning": "idle"}')), {"agent-problem"}, []),
     "agent of an older Python": (
         lambda node: node.agent("colocation-device-plugin.service", "3.11", "failed"),
         {"agent-failed", "agent-python"},

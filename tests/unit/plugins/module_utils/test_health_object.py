@@ -10,6 +10,7 @@ import pytest
 
 from ansible_collections.colocation.kubernetes.plugins.module_utils._cri_status import Condition
 from ansible_collections.colocation.kubernetes.plugins.module_utils._health_object import describe, leftovers
+from ansible_collections.colocation.kubernetes.plugins.module_utils._rejoin_plan import DRAINING, REJOINING
 
 LEASE = {"spec": {"renewTime": "2026-11-19T01:00:00.000000Z"}}
 
@@ -35,6 +36,22 @@ def test_a_node() -> None:
     assert (found.name, found.status, found.cordoned) == ("w1", 200, True)
     assert found.conditions == (Condition("Ready", "False", "KubeletNotReady", ""),)
     assert found.readiness is not None and found.readiness.reason.startswith("KubeletNotReady")
+
+
+@pytest.mark.parametrize(
+    ("annotations", "cordoned", "rejoining"),
+    [
+        ({}, True, False),
+        ({REJOINING: "op"}, True, True),
+        ({DRAINING: "op"}, True, True),
+        ({DRAINING: "op"}, False, False),  # somebody gave that rejoin up
+    ],
+)
+def test_a_cordon_of_a_rejoin_is_told_from_a_persons(
+    annotations: dict[str, str], cordoned: bool, rejoining: bool
+) -> None:
+    made = node() | {"metadata": {"annotations": annotations}, "spec": {"unschedulable": cordoned}}
+    assert describe("w1", made, LEASE, 0, ()).rejoining == rejoining
 
 
 @pytest.mark.parametrize("broken", [{}, {"status": None, "spec": []}, {"status": {"conditions": {}}}])

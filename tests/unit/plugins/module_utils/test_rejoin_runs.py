@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ansible_collections.colocation.kubernetes.plugins.module_utils._health_object import describe
 from ansible_collections.colocation.kubernetes.plugins.module_utils._rejoin_cluster import Terms
 from ansible_collections.colocation.kubernetes.plugins.module_utils._rejoin_lock import NodeLock, object_name
 from ansible_collections.colocation.kubernetes.plugins.module_utils._rejoin_plan import STEPS, RejoinRefused
@@ -105,6 +106,22 @@ def test_a_run_that_is_killed_at_any_stroke_is_finished_by_the_next(after: bool,
             world.host.reboot()
         world.run()
         _assert_back(world)
+
+
+@pytest.mark.parametrize("after", [True, False])
+def test_health_sees_every_cordon_that_a_killed_run_leaves(after: bool) -> None:
+    seen = 0
+    for at in range(1, STROKES + 1):
+        world = World()
+        with pytest.raises(Killed):
+            world.run(Strokes(at, after))
+        node = world.api.find(f"/api/v1/nodes/{NODE}")
+        if node is not None and node["spec"].get("unschedulable"):
+            seen += 1
+            assert describe(NODE, node, {}, 0, ()).rejoining, at
+    assert seen > 5
+    world = World(unschedulable=True)
+    assert not describe(NODE, world.api.get(f"/api/v1/nodes/{NODE}"), {}, 0, ()).rejoining
 
 
 @given(st.lists(st.tuples(st.integers(1, STROKES), st.booleans(), st.booleans()), max_size=4))

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from ansible.module_utils.testing import patch_module_args
 
+from ansible_collections.colocation.kubernetes.plugins.module_utils._ledger import Ledger
 from ansible_collections.colocation.kubernetes.plugins.module_utils._node_facts import NodeFacts, from_json
 from ansible_collections.colocation.kubernetes.plugins.modules import node_facts
 from ansible_collections.colocation.kubernetes.tests.unit.plugins.preflight_node import PreflightNode
@@ -64,6 +65,18 @@ def test_a_control_plane_host_is_asked_less(call: Call) -> None:
     result = call(worker=False)
     assert from_json(NodeFacts, result["node"]).worker is None
     assert call.asked == []
+
+
+def test_what_of_ours_stands(call: Call) -> None:
+    state_dir = call.node.root / "var/lib/colocation"
+    assert call(worker=False)["node"]["owners"] == []
+    Ledger(str(state_dir), "node_prep").note("unit", "kubelet.service", None, {"active": True})
+    call.node.write("var/lib/colocation/agents/cri_proxy.json", "half")
+    call.node.write("var/lib/colocation/agents/cri_proxy.previous.unit", "")
+    assert call(worker=False)["node"]["owners"] == ["cri_proxy", "node_prep"]
+    assert call(worker=False, state_dirs=["/srv"])["node"]["owners"] == []
+    call.node.write("var/lib/colocation/ledger/broken.json", "{")
+    assert call(worker=False)["node"]["owners"] is None
 
 
 def test_check_mode_is_the_same(call: Call) -> None:

@@ -1,0 +1,231 @@
+# Copyright: colocation.kubernetes contributors
+# Apache-2.0 License (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""site.yml and uninstall.yml by a real ansible-playbook, over nodes whose modules are doubles (module_double.py).
+
+What the parts do to real nodes, the scenarios in molecule/ show; here it is which part is run, looked for or left out,
+how many tasks that costs, and what is told at the end.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ansible_collections.colocation.kubernetes.plugins.module_utils._findings import CHECKS
+from ansible_collections.colocation.kubernetes.plugins.module_utils._health_findings import found
+from ansible_collections.colocation.kubernetes.tests.contract.ansible_run import ROOT, run_ansible
+from ansible_collections.colocation.kubernetes.tests.contract.doubled_collection import doubled_collection, file_host
+from ansible_collections.colocation.kubernetes.tests.contract.site.healthy_answers import MOCK, RELEASE, healthy_answers
+from ansible_collections.colocation.kubernetes.tests.unit.plugins.preflight_node import PreflightNode
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="the made hosts are this machine as root")
+
+ROLES = ("preflight", "node_prep", "agent_runtime", "credentials", "device_plugin")
+AGENT = (
+    "- colocation.kubernetes.agent_service: {name: cri_proxy, unit: x.service, state: STATE}\n  register: REGISTER\n"
+)
+OBJECTS = "- colocation.kubernetes.kube_objects: {component: ROLE, objects: [], state: STATE}\n"
+WISH = '\'{{ cri_proxy_enabled | default(false) | ternary("started", "absent") }}\''
+# These roles would touch this machine beside their modules, or want a cluster; each is one call of a double here.
+MADE = {
+    "roles/cri_proxy/tasks/main.yml": AGENT.replace("STATE", WISH).replace("REGISTER", "__cri_proxy_had"),
+    "roles/cri_proxy/tasks/uninstall.yml": AGENT.replace("STATE", "absent").replace("REGISTER", "__cri_proxy_removed"),
+    **{
+        f"roles/{role}/tasks/{entry}.yml": OBJECTS.replace("STATE", state).replace("ROLE", role)
+        for role in ("monitoring", "scheduler")
+        for entry, state in (("main", "present"), ("uninstall", "absent"))
+    },
+}
+MODULES = sorted(path.stem for path in (ROOT / "plugins/modules").glob("[!_]*.py"))
+MOST_TASKS = 52  # of a node with the mock devices, in the whole of site.yml, skipped ones too; every node pays each
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    status: int
+    output: str
+
+    def recap(self, host: str) -> dict[str, int]:
+        found = re.search(rf"^{host} +: (.*)$", self.output, re.MULTILINE)
+        assert found, self.output
+        return {name: int(number) for name, number in re.findall(r"(\w+)=(\d+)", found[1])}
+
+    @property
+    def table(self) -> list[str]:
+        """The lines of the table at the end; it is there once."""
+        (found,) = re.findall(r'"msg": (\[\n +"colocation on .*?\n    \])', self.output, re.DOTALL)
+        lines: list[str] = json.loads(found)
+        return lines
+
+
+class Site:
+    """Nodes that are files."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+        doubled_collection(place, Path(__file__).with_name("module_double.py"), MODULES, ROLES, MADE)
+        facts = asdict(PreflightNode(place / "facts").facts())
+        self.hosts: dict[str, dict[str, Any]] = {}
+        for name in ("w1", "w2"):
+            answers = healthy_answers(name, facts)
+            state = {"standing": [], "answers": answers, "log": []}
+            self.hosts[name] = file_host(place, name, "SITE_NODE", state)
+        self.control_plane = file_host(place, "cp", "SITE_NODE", {"standing": [], "answers": answers, "log": []})
+        self.local = file_host(place, "localhost", "SITE_NODE", {"standing": [], "answers": {}, "log": []})
+
+    def state(self, name: str) -> dict[str, Any]:
+        state: dict[str, Any] = json.loads((self.place / f"{name}.json").read_text())
+        return state
+
+    def answer(self, name: str, module: str, **answer: Any) -> None:
+        state = self.state(name)
+        state["answers"][module] |= answer
+        (self.place / f"{name}.json").write_text(json.dumps(state))
+
+    def log(self, name: str) -> list[str]:
+        """What was done on a host since the last question, without what only looks."""
+        state = self.state(name)
+        (self.place / f"{name}.json").write_text(json.dumps({**state, "log": []}))
+        looks = ("node_facts", "node_health", "node_ready", "node_capacity_info", "agent_credentials_info")
+        return [line for line in state["log"] if not line.startswith(looks)]
+
+    def run(self, playbook: str, *arguments: str, **variables: Any) -> Run:
+        groups = {"kube_node": {"hosts": self.hosts}, "kube_control_plane": {"hosts": {"cp": self.control_plane}}}
+        hosts = {"localhost": self.local}
+        (self.place / "hosts.json").write_text(json.dumps({"all": {"hosts": hosts, "children": groups}}))
+        said = {"ansible_become": False, "preflight_skip": sorted(CHECKS), "verify_patience": 0, **variables}
+        return Run(
+            *run_ansible(
+                self.place,
+                "ansible-playbook",
+                f"--inventory={self.place / 'hosts.json'}",
+                f"--extra-vars={json.dumps(said)}",
+                *arguments,
+                f"colocation.kubernetes.{playbook}",
+                collections=self.place,
+            )
+        )
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    return Site(tmp_path)
+
+
+def test_a_part_that_is_off_costs_nothing_and_the_second_run_changes_nothing(site: Site) -> None:
+    first = site.run("site", colocation_serial=2, **MOCK)
+    assert first.status == 0, first.output
+    done = site.log("w1")
+    assert not [line for line in done if "cri_proxy" in line or "kube_objects" in line]
+    assert "agent_service device_plugin" in done and "node_swap" in done
+    recap = first.recap("w1")
+    assert recap["ok"] + recap["skipped"] <= MOST_TASKS, first.output
+    assert recap["changed"] == len(site.state("w1")["standing"]) > 5
+    assert first.table[:4] == [
+        "colocation on 2 nodes: 2 healthy",
+        "",
+        "node  health   release             agents                    on offer      taken",
+        f"w1    healthy  {RELEASE}  colocation-device-plugin  mock.com/gpu  1 of 10",
+    ]
+    second = site.run("site", colocation_serial=2, **MOCK)
+    assert second.status == 0, second.output
+    assert {name: second.recap(name)["changed"] for name in ("w1", "w2", "cp")} == {"w1": 0, "w2": 0, "cp": 0}
+
+
+def test_check_mode_on_a_half_installed_node_foretells_what_is_done(site: Site) -> None:
+    assert site.run("site", "--tags=node_prep", "--limit=w1", **MOCK).status == 0
+    half = site.state("w1")["standing"]
+    assert half and not site.state("w2")["standing"]
+    site.answer("w2", "node_health", findings=[asdict(found("swap-on", "swap is on"))])
+    check = site.run("site", "--check", **MOCK)
+    assert check.status == 0, check.output
+    assert check.table[0] == "colocation on 2 nodes: 1 healthy, 1 critical"
+    assert check.table[1].startswith("check mode: nothing was changed")
+    assert site.state("w1")["standing"] == half and not site.state("w2")["standing"]
+    site.answer("w2", "node_health", findings=[])
+    real = site.run("site", **MOCK)
+    assert real.status == 0, real.output
+    foretold = {name: check.recap(name)["changed"] for name in ("w1", "w2")}
+    assert foretold == {name: real.recap(name)["changed"] for name in ("w1", "w2")}
+    assert 0 < foretold["w1"] < foretold["w2"]
+
+
+def test_a_limit_touches_one_node_and_the_table_says_so(site: Site) -> None:
+    run = site.run("site", "--limit=w2", **MOCK)
+    assert run.status == 0, run.output
+    assert site.state("w1")["log"] == [] and site.state("cp")["log"] == []
+    assert "agent_service device_plugin" in site.log("w2")
+    assert run.table[:2] == ["colocation on 1 node: 1 healthy", "left out of this run: w1"]
+
+
+def test_an_agent_that_is_switched_off_is_removed_once(site: Site) -> None:
+    assert site.run("site", cri_proxy_enabled=True, **MOCK).status == 0
+    assert "agent_service cri_proxy" in site.log("w1")
+    assert site.run("site", **MOCK).status == 0
+    assert "agent_service cri_proxy absent" in site.log("w1")
+    assert site.run("site").status == 0  # nothing on offer either
+    assert "agent_service device_plugin absent" in site.log("w1")
+    last = site.run("site")
+    assert last.status == 0, last.output
+    assert not [line for line in site.log("w1") if line.startswith("agent_")]
+
+
+def test_without_preflight_a_part_that_is_off_is_looked_for(site: Site) -> None:
+    assert site.run("site", cri_proxy_enabled=True).status == 0
+    site.log("w1")
+    run = site.run("site", "--skip-tags=preflight,node_prep")
+    assert run.status == 0, run.output
+    assert "agent_service cri_proxy absent" in site.log("w1")
+
+
+def test_a_part_by_its_tag_and_by_its_switch(site: Site) -> None:
+    run = site.run("site", "--tags=node_prep_configure")
+    assert run.status == 0, run.output
+    assert "node_swap" in site.log("w1")
+    run = site.run("site", node_prep_enabled=False, monitoring_enabled=True, scheduler_enabled=True)
+    assert run.status == 0, run.output
+    assert not [line for line in site.log("w1") if line.startswith("node_")]
+    assert site.log("localhost") == ["kube_objects scheduler"]
+
+
+def test_an_ill_node_fails_the_run_unless_it_is_only_to_be_told(site: Site) -> None:
+    site.answer("w2", "node_health", findings=[asdict(found("disk-full", "/ has 1 MiB free"))])
+    run = site.run("site", **MOCK)
+    assert run.status != 0 and "Not well, or not looked at: w2;" in run.output
+    assert any("critical [disk-full]" in line for line in run.table)
+    assert site.run("site", health_fail_on="never", **MOCK).status == 0
+
+
+def test_what_a_plugin_offers_is_waited_for(site: Site) -> None:
+    site.answer("w1", "node_capacity_info", nodes=[{"node": "w1", "resources": []}])
+    run = site.run("verify", verify_patience=4)
+    assert run.status == 0, run.output
+    assert run.output.count("FAILED - RETRYING: [w1]: Read what it offers") == 2
+    assert "[w2]: Read what it offers" not in run.output
+    assert re.search(r"^w1 .* -$", "\n".join(run.table), re.MULTILINE)
+
+
+def test_an_uninstall_asks_not_what_is_on_now(site: Site) -> None:
+    on = {"cri_proxy_enabled": True, "scheduler_enabled": True, "monitoring_enabled": True}
+    assert site.run("site", **on, **MOCK).status == 0
+    for name in ("w1", "cp", "localhost"):
+        site.log(name)
+    foretold = site.run("uninstall", "--check")
+    assert foretold.status == 0, foretold.output
+    assert "kube_objects scheduler" in site.state("localhost")["standing"]
+    for name in ("w1", "localhost"):
+        assert all("check" in line for line in site.log(name)), name
+    gone = site.run("uninstall")
+    assert gone.status == 0, gone.output
+    assert site.state("localhost")["standing"] == []
+    left = site.state("w1")["standing"]
+    assert not [thing for thing in left if thing.startswith(("agent_", "kube_objects"))], left
+    again = site.run("uninstall")
+    assert again.status == 0, again.output
+    assert again.recap("localhost")["changed"] == 0
