@@ -12,12 +12,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from .packages import SEARCH_PATH
-from .report import Count, Outcome
+from .report import CannotGoOn, Count, Outcome
 from .setup import Session
 from .stage import INSIDE
 
 AT_A_TIME = 2
 TYPED = ("plugins", "tests/run")
+REFERENCE = "tests/run/reference.py"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +68,18 @@ def checks(session: Session) -> list[Check]:
         mypy_package(session, "files/agents"),
         Check("changelog fragments", [tool("antsibull-changelog"), "lint"]),
         Check("role argument specs", [session.tools.python, "tests/run/role_specs.py", "roles"]),
+        Check("pages of roles and modules", [session.tools.python, REFERENCE]),
         Check("bash syntax", ["bash", "-c", 'for s; do bash -n "$s" || bad=1; done; exit ${bad:-0}', "bash", *scripts]),
         shellcheck(scripts),
     ]
+
+
+def write_pages(session: Session) -> None:
+    """Write the pages that are made from specifications into the checkout."""
+    with session.report.setting_up("pages of roles and modules"):
+        status, log = session.run([session.tools.python, REFERENCE, "--write", session.places.checkout], "reference")
+        if status != 0:
+            raise CannotGoOn(f"The pages can't be made:\n{log.read_text(errors='replace')}")
 
 
 def mypy(session: Session) -> Check:
