@@ -18,7 +18,7 @@ from .stage import INSIDE
 
 AT_A_TIME = 2
 TYPED = ("plugins", "tests/run")
-REFERENCE = "tests/run/reference.py"
+MADE_PAGES = "tests/run/made_pages.py"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ def checks(session: Session) -> list[Check]:
         mypy_package(session, "files/agents"),
         Check("changelog fragments", [tool("antsibull-changelog"), "lint"]),
         Check("role argument specs", [session.tools.python, "tests/run/role_specs.py", "roles"]),
-        Check("pages of roles and modules", [session.tools.python, REFERENCE]),
+        Check("pages that are made", [session.tools.python, MADE_PAGES]),
         Check("bash syntax", ["bash", "-c", 'for s; do bash -n "$s" || bad=1; done; exit ${bad:-0}', "bash", *scripts]),
         shellcheck(scripts),
     ]
@@ -76,8 +76,8 @@ def checks(session: Session) -> list[Check]:
 
 def write_pages(session: Session) -> None:
     """Write the pages that are made from specifications into the checkout."""
-    with session.report.setting_up("pages of roles and modules"):
-        status, log = session.run([session.tools.python, REFERENCE, "--write", session.places.checkout], "reference")
+    with session.report.setting_up("pages that are made"):
+        status, log = session.run([session.tools.python, MADE_PAGES, "--write", session.places.checkout], "made-pages")
         if status != 0:
             raise CannotGoOn(f"The pages can't be made:\n{log.read_text(errors='replace')}")
 

@@ -1,11 +1,6 @@
 # Copyright: colocation.kubernetes contributors
 # Apache-2.0 License (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Makes a page for each role and module from their specifications, in docs/roles and docs/modules.
-
-A script of its own, for it needs PyYAML and ansible-doc, which the engine does not have:
-`python reference.py` compares the pages of the collection that it runs in with what it would make, with
-`--write DIRECTORY` it writes them there.
-"""
+"""Makes a page for each role and module from their specifications, in docs/roles and docs/modules."""
 
 from __future__ import annotations
 
@@ -19,6 +14,7 @@ from typing import Any
 
 import yaml
 
+KINDS = ("roles", "modules")
 COLLECTION = "colocation.kubernetes"
 MADE = "<!-- Made from the specification by ./test --refresh-docs; changes belong there. -->"
 OURS = re.compile(rf"M\({re.escape(COLLECTION)}\.(\w+)\)")
@@ -195,48 +191,3 @@ def _told_of_modules(names: Sequence[str]) -> dict[str, Any]:
         raise SystemExit(f"ansible-doc failed: {answer.stderr.strip()}")
     told = json.loads(answer.stdout)
     return {name: told[f"{COLLECTION}.{name}"] for name in names}
-
-
-def differences(collection: Path, made: Mapping[Path, str]) -> list[str]:
-    """Each page that is not what its specification makes, or that nothing makes any more."""
-    found = []
-    for place, text in made.items():
-        file = collection / place
-        if not file.is_file():
-            found.append(f"{place} is missing")
-        elif file.read_text() != text:
-            found.append(f"{place} is not what the specification says now")
-    stand = {file.relative_to(collection) for kind in ("roles", "modules") for file in _stand(collection, kind)}
-    return found + [f"{place} describes nothing that there is" for place in sorted(stand - made.keys())]
-
-
-def _stand(collection: Path, kind: str) -> list[Path]:
-    return list((collection / "docs" / kind).glob("*.md"))
-
-
-def write(collection: Path, made: Mapping[Path, str]) -> None:
-    """Write all pages, and remove those that nothing makes any more."""
-    for kind in ("roles", "modules"):
-        (collection / "docs" / kind).mkdir(parents=True, exist_ok=True)
-        for file in _stand(collection, kind):
-            if file.relative_to(collection) not in made:
-                file.unlink()
-    for place, text in made.items():
-        (collection / place).write_text(text)
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Compare, or write; the exit status."""
-    collection = Path.cwd()
-    made = pages(collection)
-    if arguments[:1] == ["--write"]:
-        write(Path(arguments[1]), made)
-        print(f"{len(made)} pages")
-        return 0
-    found = differences(collection, made)
-    print("\n".join([*found, "", "To write them anew: ./test --refresh-docs"]) if found else f"{len(made)} pages agree")
-    return 1 if found else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -1,10 +1,9 @@
 # Copyright: colocation.kubernetes contributors
 # Apache-2.0 License (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Pages made from specifications: their markup, their tables, and what is said when they are old."""
+"""Pages made from specifications: their markup and their tables."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -64,17 +63,3 @@ def test_a_module_has_needed_options_first_and_what_it_returns() -> None:
     assert page.index("| `what` | str | **required** |") < page.index("| `also` | bool | `false` |")
     assert "```yaml\n- name: Do it\n```" in page
     assert '| `done` | list of str | always | <br>For example `["a"]` |' in page
-
-
-def test_old_missing_and_left_over_pages_are_named_and_written_anew(tmp_path: Path) -> None:
-    made = {Path("docs/roles/prep.md"): "new\n", Path("docs/modules/do.md"): "new\n"}
-    (tmp_path / "docs/roles").mkdir(parents=True)
-    (tmp_path / "docs/roles/prep.md").write_text("old\n")
-    (tmp_path / "docs/roles/gone.md").write_text("old\n")
-    assert reference.differences(tmp_path, made) == [
-        "docs/roles/prep.md is not what the specification says now",
-        "docs/modules/do.md is missing",
-        "docs/roles/gone.md describes nothing that there is",
-    ]
-    reference.write(tmp_path, made)
-    assert reference.differences(tmp_path, made) == []
