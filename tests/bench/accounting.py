@@ -150,7 +150,7 @@ def main() -> int:
     verdict = "PASS" if best == "ours" else "FAIL"
     print(
         f"accounting: {ours.share:.1%} of idle memory offered, too much for {ours.over_share:.3%} of the time "
-        f"(target: the most of those ≤ {MOST_OVER:.1%}, which are {len(safe)} of 4) {verdict}"
+        f"(target the most of those ≤ {MOST_OVER:.1%}, which are {len(safe)} of 4) {verdict}"
     )
     return 0 if verdict == "PASS" else 1
 

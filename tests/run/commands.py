@@ -49,6 +49,7 @@ def test(arguments: Sequence[str]) -> int:
     parser = _parser("test", "Sets up what the tests need and runs them.", f"parts, in this order:\n{listed}")
     parser.add_argument("parts", nargs="*", metavar="PART", help="run only these (default: all)")
     parser.add_argument("--refresh-locks", action="store_true", help="renew the locks, the agents' too, and end")
+    parser.add_argument("--refresh-docs", action="store_true", help="renew the pages that are made, and end")
     chosen = parser.parse_args(arguments)
     unknown = [part for part in chosen.parts if part not in PARTS]
     if unknown:
@@ -56,6 +57,10 @@ def test(arguments: Sequence[str]) -> int:
     report, places = Report(), Places.of(os.environ)
     if chosen.refresh_locks:
         locks.refresh(places, report)
+        return 0
+    if chosen.refresh_docs:
+        with session(["lint"], places, report, os.environ) as current:
+            lint.write_pages(current)
         return 0
     parts = [part for part in PARTS if part in chosen.parts or not chosen.parts]
     try:

@@ -12,12 +12,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from .packages import SEARCH_PATH
-from .report import Count, Outcome
+from .report import CannotGoOn, Count, Outcome
 from .setup import Session
 from .stage import INSIDE
 
 AT_A_TIME = 2
 TYPED = ("plugins", "tests/run")
+MADE_PAGES = "tests/run/made_pages.py"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +68,18 @@ def checks(session: Session) -> list[Check]:
         mypy_package(session, "files/agents"),
         Check("changelog fragments", [tool("antsibull-changelog"), "lint"]),
         Check("role argument specs", [session.tools.python, "tests/run/role_specs.py", "roles"]),
+        Check("pages that are made", [session.tools.python, MADE_PAGES]),
         Check("bash syntax", ["bash", "-c", 'for s; do bash -n "$s" || bad=1; done; exit ${bad:-0}', "bash", *scripts]),
         shellcheck(scripts),
     ]
+
+
+def write_pages(session: Session) -> None:
+    """Write the pages that are made from specifications into the checkout."""
+    with session.report.setting_up("pages that are made"):
+        status, log = session.run([session.tools.python, MADE_PAGES, "--write", session.places.checkout], "made-pages")
+        if status != 0:
+            raise CannotGoOn(f"The pages can't be made:\n{log.read_text(errors='replace')}")
 
 
 def mypy(session: Session) -> Check:

@@ -247,6 +247,9 @@ def test_the_command_line_draws_and_resets(runtime: RuntimeDouble, kubelet: Kube
     first = document["sockets"][0]["numas"][0]["ccxs"][0]
     assert [one["name"] for one in first["containers"]] == ["default/one/main"]
     assert command(agent, "topology", "--svg").stdout.startswith("<svg ")
+    with urllib.request.urlopen(f"http://127.0.0.1:{agent.port}/", timeout=60) as answer:
+        page = answer.read().decode()
+    assert "default/one/main · 1 CPU</text>" in page[page.index("<svg ") : page.index("</svg>")]
     assert command(agent, "status").returncode == 0
     assert command(agent, "--check-config").stdout.endswith("good\n")
     assert command(agent, "--reset-config").returncode == 0

@@ -23,7 +23,7 @@ from ansible_collections.colocation.kubernetes.tests.role_rendering import ROLES
 from ansible_collections.colocation.kubernetes.tests.unit.plugins.modules.module_call import call
 
 RULES = ROLES / "monitoring" / "files" / "colocation-rules.yml"
-DASHBOARD = ROLES / "monitoring" / "files" / "colocation-dashboard.json"
+DASHBOARDS = sorted(RULES.parent.glob("*dashboard.json"))
 NODES = {"worker1": "127.0.0.1"}
 
 
@@ -163,8 +163,9 @@ def test_nobody_answers(monitoring: Monitoring) -> None:
     assert [one["nodes"] for one in found] == [["worker1"], ["worker1"]]
 
 
-def test_promtool_likes_the_rules_and_every_query_of_the_dashboard(tmp_path: Path) -> None:
-    dashboard = json.loads(DASHBOARD.read_text())
+@pytest.mark.parametrize("file", DASHBOARDS, ids=lambda file: file.stem)
+def test_promtool_likes_the_rules_and_every_query_of_the_dashboards(file: Path, tmp_path: Path) -> None:
+    dashboard = json.loads(file.read_text())
     queries = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
     rules = [{"record": f"query{number}", "expr": query} for number, query in enumerate(queries)]
     asked = tmp_path / "dashboard.yml"
@@ -174,6 +175,29 @@ def test_promtool_likes_the_rules_and_every_query_of_the_dashboard(tmp_path: Pat
     )
     assert done.returncode == 0, done.stderr
     assert f"{len(queries)} rules found" in done.stdout
+
+
+def test_agents_on_nodes_are_scraped_at_their_ports(tmp_path: Path) -> None:
+    settings = Rendered(
+        "monitoring", __monitoring_nodes={"worker1": "10.0.0.1", "worker2": ""}, monitoring_agent_ports=[9461, 9463]
+    )["__monitoring_settings"]
+    jobs = {one["job_name"]: one for one in yaml.safe_load(settings)["scrape_configs"]}
+    for port in (9461, 9463):
+        assert jobs[f"colocation-agents-{port}"]["static_configs"] == [
+            {"targets": [f"10.0.0.1:{port}"], "labels": {"node": "worker1"}},
+            {"targets": [f"worker2:{port}"], "labels": {"node": "worker2"}},
+        ]
+    file = tmp_path / "prometheus.yml"
+    file.write_text(settings)
+    check = [program("promtool"), "check", "config", "--syntax-only", file]
+    done = subprocess.run(check, capture_output=True, check=False, text=True)
+    assert done.returncode == 0, done.stderr
+    images = {"monitoring_prometheus_image": "p", "monitoring_exporter_image": "e"}
+    within = Rendered("monitoring", __monitoring_nodes=NODES, monitoring_agent_ports=[9461], **images)
+    found = yaml.safe_load(within["__monitoring_settings"])["scrape_configs"]
+    job = next(one for one in found if one["job_name"] == "colocation-agents-9461")
+    assert job["kubernetes_sd_configs"] == [{"role": "node"}]  # which Debian's promtool is built without
+    assert job["relabel_configs"][1]["replacement"] == "$1:9461"
 
 
 def test_alerts_come_when_they_should(tmp_path: Path) -> None:
@@ -200,6 +224,32 @@ def test_alerts_come_when_they_should(tmp_path: Path) -> None:
             f'{metric}bookings_ended_total{{how="elsewhere"}}': "0+9x60",
             f'{metric}bookings_ended_total{{how="kept"}}': "0+1x60",
         },
+        "ColocationRoundsFail": {f"colocation_tick_failures_total{{{instance}}}": "0+1x60"},
+        "ColocationConfigurationRefused": {
+            f'colocation_config_reloads_total{{{instance},result="rejected"}}': "0+0x45 1+0x15"
+        },
+        "ColocationNotRegistered": {f'colocation_registered{{{instance},resource="a/b"}}': "0+0x60"},
+        "ColocationMoreHeldThanThereIs": {
+            f'colocation_memory_held_blocks{{{instance},zone="0"}}': "9+0x60",
+            f'colocation_memory_held_blocks{{{instance},zone="1"}}': "0+0x60",
+            f'colocation_memory_target_blocks{{{instance},zone="0"}}': "5+0x60",
+            f'colocation_memory_target_blocks{{{instance},zone="1"}}': "3+0x60",
+        },
+        "ColocationReclaimFails": {
+            f'colocation_reclaim_actions_total{{{instance},rung="evict",result="refused"}}': "0+1x60"
+        },
+        "ColocationPodsKilled": {
+            f'colocation_reclaim_actions_total{{{instance},rung="kill",result="done"}}': "0+0x45 1+0x15"
+        },
+        "ColocationTasksStall": {f"colocation_memory_stalled_seconds{{{instance}}}": "0+9x60"},
+        "ColocationProxyFailsOpen": {f'colocation_cri_fail_open_total{{{instance},part="policy"}}': "0+0x45 1+0x15"},
+        "ColocationProxyPlacesNothing": {f"colocation_cri_policy_active{{{instance}}}": "0+0x60"},
+        "ColocationProxyBypassed": {
+            f'colocation_cri_connections{{{instance},kind="placed"}}': "0+0x60",
+            f'colocation_cri_connections{{{instance},kind="plain"}}': "0+0x60",
+        },
+        "ColocationRuntimeUnreachable": {f"colocation_cri_runtime_unreachable_total{{{instance}}}": "0+1x60"},
+        "ColocationCpusetsWrong": {f"colocation_cri_wrong_cpusets{{{instance}}}": "1+0x60"},
     }
     written = {
         rule["alert"]
@@ -208,11 +258,15 @@ def test_alerts_come_when_they_should(tmp_path: Path) -> None:
         if "alert" in rule
     }
     assert written == set(cases)
+    ill_at_zero = [
+        f"Colocation{what}" for what in ("ExtenderBlind", "NotRegistered", "ProxyPlacesNothing", "ProxyBypassed")
+    ]
     for alert, series in cases.items():
-        good = dict.fromkeys(series, "0+0x60")
-        assert fires(tmp_path, alert, series)
-        if alert != "ColocationExtenderBlind":
-            assert not fires(tmp_path, alert, good)
+        well = int(alert in ill_at_zero)
+        assert fires(tmp_path, alert, series), alert
+        assert not fires(tmp_path, alert, dict.fromkeys(series, f"{well}+0x60")), alert
+    nobody_ever_came = {f"colocation_cri_policy_active{{{instance}}}": "1+0x60"}
+    assert fires(tmp_path, "ColocationProxyBypassed", nobody_ever_came)
 
 
 def fires(place: Path, alert: str, series: dict[str, str]) -> bool:

@@ -1,6 +1,6 @@
 # Copyright: colocation.kubernetes contributors
 # Apache-2.0 License (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The rules and the dashboard name only metrics that there are, and the dashboard is one that Grafana takes."""
+"""The rules and the dashboards name only metrics that there are, and the dashboards are ones that Grafana takes."""
 
 from __future__ import annotations
 
@@ -12,18 +12,20 @@ from typing import Any
 import pytest
 import yaml
 
+from ansible_collections.colocation.kubernetes.tests.agent_metrics import series
 from ansible_collections.colocation.kubernetes.tests.role_rendering import ROLES, Rendered
-from colocation.common.metrics import Registry
+from colocation.cri_proxy.__main__ import AGENT as CRI_PROXY
+from colocation.device_plugin.__main__ import AGENT as DEVICE_PLUGIN
 from colocation.scheduler.config import Queries
-from colocation.scheduler.counters import PREFIX, Counters
 
 FILES = ROLES / "monitoring" / "files"
+DASHBOARDS = sorted(FILES.glob("*dashboard.json"))
 GRID = 24  # columns of a dashboard
 
 
-@pytest.fixture(scope="module")
-def dashboard() -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((FILES / "colocation-dashboard.json").read_text())
+@pytest.fixture(scope="module", params=DASHBOARDS, ids=lambda file: file.stem)
+def dashboard(request: pytest.FixtureRequest) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(request.param.read_text())
     return found
 
 
@@ -33,33 +35,39 @@ def rules() -> list[dict[str, Any]]:
     return [rule for group in groups for rule in group["rules"]]
 
 
-def existing() -> set[str]:
-    """What the extender exposes, by the names that a query uses."""
-    registry = Registry()
-    Counters(registry)
-    names = set(re.findall(r"^# TYPE (\S+) ", registry.render(), re.M))
-    return names | {name + suffix for name in names for suffix in ("_bucket", "_sum", "_count")}
-
-
 def named(text: str) -> set[str]:
-    return set(re.findall(rf"\b{PREFIX}\w+", text))
+    return set(re.findall(r"\b(?:colocation|process)_\w+", text))
 
 
-def test_alerts_and_panels_name_metrics_that_there_are(dashboard: dict[str, Any], rules: list[dict[str, Any]]) -> None:
+def test_panels_name_metrics_that_there_are(dashboard: dict[str, Any]) -> None:
     queries = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
-    asked = named(" ".join([*queries, *(rule["expr"] for rule in rules)]))
+    asked = named(" ".join([*queries, *(str(one.get("query", "")) for one in dashboard["templating"]["list"])]))
+    assert len(asked) > 8
+    assert asked <= series(), asked - series()
+    agents = {agent.module.rpartition(".")[2] for agent in (CRI_PROXY, DEVICE_PLUGIN)}
+    assert set(re.findall(r'agent="(\w+)"', " ".join(queries))) <= agents
+
+
+def test_alerts_name_metrics_that_there_are(rules: list[dict[str, Any]]) -> None:
+    asked = named(" ".join(rule["expr"] for rule in rules))
     assert len(asked) > 10
-    assert asked <= existing(), asked - existing()
+    assert asked <= series(), asked - series()
 
 
-def test_the_rules_record_what_the_extender_asks_for(rules: list[dict[str, Any]], dashboard: dict[str, Any]) -> None:
+def test_dashboards_are_told_apart() -> None:
+    found = [json.loads(file.read_text()) for file in DASHBOARDS]
+    assert len({one["uid"] for one in found}) == len({one["title"] for one in found}) == len(DASHBOARDS) == 3
+
+
+def test_the_rules_record_what_the_extender_asks_for(rules: list[dict[str, Any]]) -> None:
     recorded = {rule["record"] for rule in rules if "record" in rule}
     assert recorded == {Queries().cpu, Queries().memory}
     role = Rendered("monitoring")
     assert recorded == {role["monitoring_query_cpu"], role["monitoring_query_memory"]}
     assert role["monitoring_node_label"] == Queries().node_label
     assert role["monitoring_unit"] == Queries().unit
-    assert all(name in json.dumps(dashboard) for name in recorded)
+    dashboard = (FILES / "colocation-dashboard.json").read_text()
+    assert all(name in dashboard for name in recorded)
 
 
 def test_every_alert_says_what_is_wrong_and_what_to_do(rules: list[dict[str, Any]]) -> None:

@@ -108,6 +108,8 @@ class _Running(Generic[C]):
         self.frame = frame
         self.failures = frame.registry.counter("colocation_tick_failures_total", "Rounds of work that failed.")
         self.reloads = frame.registry.counter("colocation_config_reloads_total", "Reloads.", ("result",))
+        for result in ("taken", "rejected"):
+            self.reloads.add(0, result=result)
 
     def until_told_to_stop(self, summary: str) -> None:
         watchdog = self.frame.notifier.watchdog_seconds

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import json
 import unicodedata
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 Cell = str | int | float | bool | None
@@ -36,6 +36,8 @@ class Status:
     problems: tuple[str, ...] = ()
     facts: tuple[tuple[str, Cell], ...] = ()
     tables: tuple[Table, ...] = ()
+    # SVG for the page alone, made when somebody looks; who makes it escapes the names in it
+    drawing: Callable[[], str] | None = field(default=None, compare=False, repr=False)
 
     @property
     def healthy(self) -> bool:

@@ -4,15 +4,16 @@
 
 from __future__ import annotations
 
+import re
 from html import escape
 
 from colocation.common.status import Cell, Status, Table, shown
 
 STYLE = """
 :root{color-scheme:light dark;--ground:#f6f7f9;--card:#fff;--text:#1c2330;--soft:#5d6878;--line:#e1e5eb;
---good:#12734a;--good-ground:#dcf3e7;--bad:#a3211b;--bad-ground:#fbe3e1}
+--good:#12734a;--good-ground:#dcf3e7;--bad:#a3211b;--bad-ground:#fbe3e1;--meter:#cfe0f2}
 @media(prefers-color-scheme:dark){:root{--ground:#12161c;--card:#1b2129;--text:#e6eaf0;--soft:#98a3b3;--line:#2c343f;
---good:#7ddcae;--good-ground:#173a2b;--bad:#ff9d96;--bad-ground:#4a1e1c}}
+--good:#7ddcae;--good-ground:#173a2b;--bad:#ff9d96;--bad-ground:#4a1e1c;--meter:#274563}}
 *{box-sizing:border-box}body{margin:0;background:var(--ground);color:var(--text);font:15px/1.5 system-ui,sans-serif}
 main{max-width:64rem;margin:0 auto;padding:2rem 1.25rem 3rem}
 header{display:flex;flex-wrap:wrap;align-items:center;gap:.75rem;margin-bottom:.25rem}
@@ -27,8 +28,12 @@ overflow-wrap:anywhere}
 th{color:var(--soft);font-weight:600;font-size:.8rem;border-bottom:1px solid var(--line)}
 tr+tr td{border-top:1px solid var(--line)}.number{text-align:right;font-variant-numeric:tabular-nums}
 dl{display:grid;grid-template-columns:max-content 1fr;gap:.3rem 1.5rem;margin:0}dt{color:var(--soft)}
-dd{margin:0;overflow-wrap:anywhere}footer{margin-top:1.5rem;font-size:.85rem}a{color:inherit}
+dd{margin:0;overflow-wrap:anywhere}.drawing svg{display:block;max-width:100%;height:auto}
+.share{background:linear-gradient(var(--meter),var(--meter)) left center/calc(var(--of)*1%) 70% no-repeat;
+text-align:right;padding:0 .3rem;font-variant-numeric:tabular-nums;min-width:5rem}
+footer{margin-top:1.5rem;font-size:.85rem}a{color:inherit}
 """
+_SHARE = re.compile(r"\d+(\.\d+)?%")
 
 
 def to_html(status: Status) -> str:
@@ -36,7 +41,9 @@ def to_html(status: Status) -> str:
     state = '<span class="state good">healthy</span>'
     if not status.healthy:
         state = '<span class="state bad">not healthy</span>'
-    parts = [_problems(status.problems), _facts(status.facts), *(_table(table) for table in status.tables)]
+    drawing = f'<section class="drawing">{status.drawing()}</section>' if status.drawing else ""
+    tables = (_table(table) for table in status.tables)
+    parts = [_problems(status.problems), _facts(status.facts), drawing, *tables]
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1"><meta http-equiv="refresh" content="10">'
@@ -67,11 +74,19 @@ def _table(table: Table) -> str:
     marks = [' class="number"' if number else "" for number in numeric]
     head = "".join(f"<th{mark}>{escape(name)}</th>" for name, mark in zip(table.columns, marks, strict=True))
     rows = "".join(
-        "<tr>" + "".join(f"<td{m}>{escape(shown(cell))}</td>" for cell, m in zip(row, marks, strict=True)) + "</tr>"
+        "<tr>" + "".join(f"<td{mark}>{_cell(cell)}</td>" for cell, mark in zip(row, marks, strict=True)) + "</tr>"
         for row in table.rows
     )
     body = f"<table><tr>{head}</tr>{rows}</table>" if table.rows else '<div class="soft">none</div>'
     return f"<section><h2>{escape(table.title)}</h2>{body}</section>"
+
+
+def _cell(cell: Cell) -> str:
+    """A share is a bar as well: a column of them is seen at a glance."""
+    text = shown(cell)
+    if isinstance(cell, str) and _SHARE.fullmatch(cell):
+        return f'<div class="share" style="--of:{min(float(cell[:-1]), 100.0):g}">{text}</div>'
+    return escape(text)
 
 
 def _is_number(cell: Cell) -> bool:

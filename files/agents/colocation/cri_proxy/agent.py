@@ -132,7 +132,8 @@ class CriProxyAgent:
             *self._warnings(),
         )
         tables = (Table(picture.CONTAINERS, picture.COLUMNS, tuple(rows)),)
-        return Status("cri-proxy", __version__, summary, tuple(self._problems.values()), facts, tables)
+        status = Status("cri-proxy", __version__, summary, tuple(self._problems.values()), facts, tables)
+        return status if machine is None else replace(status, drawing=lambda: picture.drawn(machine, status))
 
     def _warnings(self) -> Iterator[tuple[str, str]]:
         """What is no illness, and worth knowing."""

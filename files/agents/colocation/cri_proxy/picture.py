@@ -108,6 +108,11 @@ def to_json(machine: Machine, containers: Sequence[Shown]) -> str:
     return json.dumps(document, indent=1) + "\n"
 
 
+def drawn(machine: Machine, status: Status) -> str:
+    """The machine with the containers of a status."""
+    return to_svg(machine, shown_in(status))
+
+
 def to_svg(machine: Machine, containers: Sequence[Shown]) -> str:
     """A self-contained picture: a column a socket, a box a NUMA node, a row a CCX."""
     drawing = _Drawing()
@@ -170,15 +175,23 @@ class _Drawing:
 
     def document(self, width: int, height: int) -> str:
         style = (
-            "text{font:13px system-ui,sans-serif;fill:#1c2330}.title{font-size:16px}.title,.head{font-weight:600}"
-            ".soft{fill:#5d6878}.numa{fill:#f6f7f9;stroke:#c8cfd8}.ccx{fill:#fff;stroke:#e1e5eb}.bar{fill:#e1e5eb}"
-            ".load{fill:#3b82c4}.online{fill:#12734a}.batch{fill:#9a5b00}.exclusive{fill:#7a2fa0}"
+            f"text{{font:13px system-ui,sans-serif;{_paint('fill', 'text', '#1c2330')}}}.title{{font-size:16px}}"
+            f".title,.head{{font-weight:600}}.soft{{{_paint('fill', 'soft', '#5d6878')}}}"
+            f".sheet,.ccx{{{_paint('fill', 'card', '#ffffff')}}}.numa{{{_paint('fill', 'ground', '#f6f7f9')}}}"
+            f".numa,.ccx{{{_paint('stroke', 'line', '#d5dae2')}}}.bar{{{_paint('fill', 'line', '#e1e5eb')}}}"
+            f".load{{fill:#3b82c4}}.online{{{_paint('fill', 'good', '#12734a')}}}"
+            ".batch{fill:#b06a00}.exclusive{fill:#9a5bc4}"
         )
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}">'
-            f'<style>{style}</style><rect width="100%" height="100%" fill="#fff"/>'
+            f'<style>{style}</style><rect class="sheet" width="100%" height="100%"/>'
             f"{''.join(self._boxes)}{''.join(self._texts)}</svg>\n"
         )
+
+
+def _paint(what: str, name: str, plain: str) -> str:
+    """The status page's own colour, which follows the reader's choice of light or dark; a plain one everywhere else."""
+    return f"{what}:{plain};{what}:var(--{name},{plain})"
 
 
 def _ccx(ccx: Ccx, containers: Sequence[Shown]) -> str:

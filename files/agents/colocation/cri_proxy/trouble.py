@@ -11,16 +11,19 @@ from colocation.common.journal import Log
 from colocation.common.metrics import Registry
 
 QUIET_SECONDS = 60.0
+PARTS = ("policy", "message", "headers", "frames", "relay")
 log = Log("cri_proxy")
 
 
 class Trouble:
-    """Takes note of problems, by the part that had them: policy, message, headers, frames."""
+    """Takes note of problems, by the part that had them."""
 
     def __init__(self, registry: Registry, clock: Callable[[], float] = time.monotonic) -> None:
         self._failed = registry.counter(
             "colocation_cri_fail_open_total", "Errors for which something passed as the kubelet sent it.", ("part",)
         )
+        for part in PARTS:  # a count that begins with its first event has not increased, as Prometheus sees it
+            self._failed.add(0, part=part)
         self._clock = clock
         self._told: dict[tuple[str, type], float] = {}
 

@@ -6,8 +6,9 @@ from __future__ import annotations
 
 from colocation.common.metrics import Registry
 from colocation.device_plugin.pressure import Stalls
-from colocation.device_plugin.reclaim import Action, Level
+from colocation.device_plugin.reclaim import Action, Level, Rung
 
+RESULTS = ("done", "gone", "refused", "failed", "dry run")
 BOUNDS = (0.001, 0.005, 0.02, 0.1, 0.5, 1.0, 5.0)
 
 
@@ -29,6 +30,10 @@ class ReclaimMetrics:
         self.first_action = registry.histogram(
             "colocation_reclaim_reaction_seconds", "From the look that found too little to the first action.", BOUNDS
         )
+
+        for rung in Rung:  # a count that begins with its first event has not increased, as Prometheus sees it
+            for result in RESULTS:
+                self._actions.add(0, rung=rung.value, result=result)
 
     def round(self, level: Level) -> None:
         self._rounds.add(level=level.value)

@@ -99,6 +99,29 @@ def test_nothing_in_a_status_becomes_markup(status: Status) -> None:
     assert set(page.tags) <= known
 
 
+def test_a_share_is_a_bar_of_its_width_and_nothing_else_is() -> None:
+    rows = (("worker1", "41.3%"), ("worker2", "full"), ("worker3", "130.0%"), ("<b>5%", None))
+    html = to_html(Status("a", "1", "fine", tables=(Table("Nodes", ("node", "load"), rows),)))
+    assert '<div class="share" style="--of:41.3">41.3%</div>' in html
+    assert '<div class="share" style="--of:100">130.0%</div>' in html
+    assert html.count('class="share"') == 2
+    assert "<td>full</td>" in html and "&lt;b&gt;5%" in html
+
+
+def test_a_drawing_is_made_for_the_page_alone() -> None:
+    made: list[str] = []
+
+    def draw() -> str:
+        made.append("once")
+        return "<svg><text>a CPU</text></svg>"
+
+    status = Status("a", "1", "fine", drawing=draw)
+    assert from_json(to_json(status)) == status
+    to_text(status)
+    assert made == []
+    assert '<section class="drawing"><svg><text>a CPU</text></svg></section>' in to_html(status)
+
+
 def test_the_page_shows_problems_facts_and_tables() -> None:
     page = Page(to_html(EXAMPLE))
     for text in ("device-plugin", "not healthy", "b: it is not there", "0.123457", "Resources", "none"):

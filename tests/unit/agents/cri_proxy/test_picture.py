@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 from xml.etree import ElementTree
 
@@ -12,8 +13,19 @@ import pytest
 
 from ansible_collections.colocation.kubernetes.tests.unit.agents.cri_proxy.machines import MACHINES, machine
 from colocation.common.status import Status, Table
-from colocation.cri_proxy.cpus import parse
-from colocation.cri_proxy.picture import COLUMNS, CONTAINERS, Shown, shown_in, summary, to_json, to_svg, to_text
+from colocation.common.status_page import to_html
+from colocation.cri_proxy.cpus import parse, show
+from colocation.cri_proxy.picture import (
+    COLUMNS,
+    CONTAINERS,
+    Shown,
+    drawn,
+    shown_in,
+    summary,
+    to_json,
+    to_svg,
+    to_text,
+)
 
 SHOWN = [
     Shown("default/one/main", parse("0-3,32-35"), 6, "online"),
@@ -85,3 +97,14 @@ def test_containers_come_from_the_running_agents_status() -> None:
     rows = (("default/one/main", "0-3", None, "ccx", 1.5, "online"),)
     status = Status("cri-proxy", "1", "", tables=(Table(CONTAINERS, COLUMNS, rows), Table("Other", ("a",), (("b",),))))
     assert shown_in(status) == [Shown("default/one/main", parse("0-3"), 1.5, "online")]
+
+
+def test_the_page_has_the_machine_with_the_status_containers_on_it() -> None:
+    rows = tuple((one.name, show(one.cpus), None, "ccx", one.asked, one.kind) for one in SHOWN)
+    status = Status("cri-proxy", "1", "5 containers", tables=(Table(CONTAINERS, COLUMNS, rows),))
+    found = machine("hygon-c86")
+    html = to_html(replace(status, drawing=lambda: drawn(found, status)))
+    drawing = html[html.index("<svg") : html.index("</svg>") + len("</svg>")]
+    texts = [element.text for element in ElementTree.fromstring(drawing).iter() if element.text]
+    assert summary(found) in texts
+    assert {f"{one.name} · {one.asked:g} CPU" for one in SHOWN} <= set(texts)
