@@ -163,6 +163,22 @@ def test_default_scores() -> None:
 
 
 @pytest.mark.parametrize(
+    ("said", "answer"),
+    [
+        ({}, "all"),
+        ({"scheduler_default_scores": {}}, "best"),
+        ({"scheduler_default_scores": {}, "scheduler_kube_scheduler_config": {"parallelism": 8}}, "best"),
+        ({"scheduler_default_scores": {}, "scheduler_kube_scheduler_config": {"profiles": []}}, "all"),
+        ({"scheduler_default_scores": {}, "scheduler_kube_scheduler_config": {"extenders": []}}, "all"),
+        ({"scheduler_default_scores": {}, "scheduler_extender_config": {"answer": "all"}}, "all"),
+    ],
+)
+def test_only_where_no_other_score_counts_the_favourite_is_answered_alone(said: dict[str, Any], answer: str) -> None:
+    config = load(Config, role(**said)["__scheduler_extender_yaml"], "extender.yaml")
+    assert config.answer == answer
+
+
+@pytest.mark.parametrize(
     ("said", "why"),
     [
         ({"scheduler_source": "prometheus"}, "scheduler_prometheus must name its address"),
