@@ -3,9 +3,9 @@
 """scheduling: pods a second of a real kube-scheduler with our profile and the extender, against its default plugins
 without, on 1,000 fake nodes.
 
-The queue is filled before the scheduler starts, and what counts is the time from its first binding to its last. Each run
-has an extender of its own, the default plugins none. Kinds alternate; the best run of each is compared, since whatever
-else this machine does only makes a run slower.
+The queue is filled before the scheduler starts, and what counts is the time from its first binding to its last. Each
+run has an extender of its own, the default plugins none. Kinds alternate; the best run of each is compared, since
+whatever else this machine does only makes a run slower.
 COLOCATION_BENCH_NODES asks for another number of nodes.
 """
 
