@@ -131,6 +131,16 @@ def test_hostpath_copies_no_credentials_and_stays_on_the_control_plane() -> None
     assert "runAsUser" not in extender["securityContext"]
 
 
+def test_what_prometheus_wants_to_see_is_at_hand_in_a_directory_that_follows_its_secret() -> None:
+    made = role(scheduler_prometheus_secret="access")
+    for spec in (pod(objects(scheduler_prometheus_secret="access")), made["__scheduler_trial_pod"]):
+        assert {"name": "prometheus", "secret": {"secretName": "access"}} in spec["volumes"]
+        mounts = {one["mountPath"]: one for one in spec["containers"][1]["volumeMounts"]}
+        assert "subPath" not in mounts["/etc/colocation/prometheus"]
+        assert "/etc/colocation/prometheus" not in str(spec["containers"][0]), "kube-scheduler has no use for it"
+    assert "prometheus" not in str(pod(objects())["volumes"])
+
+
 def test_another_configuration_or_code_is_another_pod() -> None:
     def template(**said: Any) -> Any:
         return objects(**said)["Deployment", "schedulingplugin-mem-usage"]["spec"]["template"]
