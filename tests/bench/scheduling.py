@@ -3,13 +3,15 @@
 """scheduling: pods a second of a real kube-scheduler with our profile and the extender, against its default plugins
 without, on 1,000 fake nodes.
 
-The queue is filled before the scheduler starts, and what counts is the time from its first binding to its last. Kinds
-alternate; the best run of each is compared, since whatever else this machine does only makes a run slower.
+The queue is filled before the scheduler starts, and what counts is the time from its first binding to its last. Each
+run has an extender of its own, the default plugins none. Kinds alternate; the best run of each is compared, since
+whatever else this machine does only makes a run slower.
 COLOCATION_BENCH_NODES asks for another number of nodes.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import sys
@@ -19,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_client import KubeClient
-from ansible_collections.colocation.kubernetes.tests.contract.api_server import ApiServer, free_port
+from ansible_collections.colocation.kubernetes.tests.contract.api_server import ApiServer
 from ansible_collections.colocation.kubernetes.tests.contract.scheduler.control_plane import (
     SchedulerProcess,
     admin_file,
@@ -48,41 +50,45 @@ clientConnection: {{kubeconfig: {kubeconfig}, qps: {qps}, burst: {burst}}}
 
 
 class Scene:
-    """A cluster of nodes that are nothing but objects, and an extender that measures them."""
+    """A cluster of nodes that are nothing but objects, and schedulers one after the other."""
 
     def __init__(self, server: ApiServer, place: Path, api: KubeClient, prometheus: str) -> None:
         self.server = server
         self.place = place
         self.api = api
-        self._said = {
-            "scheduler_prometheus": prometheus,
-            "scheduler_extender_port": free_port(),  # one extender serves all runs
-            "scheduler_status_port": free_port(),
-        }
+        self._prometheus = prometheus
         self._runs = 0
-        self.extender = ExtenderProcess(server, place, self.role())
 
-    def role(self, **said: object) -> Rendered:
-        return rendered(self.server, **self._said, **said)
-
-    def configuration(self, kind: str, qps: int) -> str:
-        """What kube-scheduler is given: its own plugins, our default profile, or the profile of the seed."""
-        if kind == "default":
-            return DEFAULT.format(kubeconfig=admin_file(self.server), qps=qps, burst=2 * qps)
-        scores = {"scheduler_default_scores": {}} if kind == "seed" else {}
-        role = self.role(scheduler_client_qps=qps, scheduler_client_burst=2 * qps, **scores)
-        return str(role["__scheduler_config_yaml"])
+    def role(self, kind: str, qps: int) -> Rendered:
+        """The role's variables for our default profile, or for the profile of the seed."""
+        return rendered(
+            self.server,
+            scheduler_prometheus=self._prometheus,
+            scheduler_client_qps=qps,
+            scheduler_client_burst=2 * qps,
+            **({"scheduler_default_scores": {}} if kind == "seed" else {}),
+        )
 
     def pods_a_second(self, kind: str, qps: int, number: int) -> float:
         """One run: fill the queue, start a scheduler, look at its counter until all are placed."""
         self._runs += 1
         self._fill(number, "default-scheduler" if kind == "default" else OURS)
-        scheduler = SchedulerProcess(self.server, self.place, f"run{self._runs}", self.configuration(kind, qps))
-        try:
-            return self._rate(scheduler, number)
-        finally:
-            scheduler.stop()
-            self._clear()
+        place = self.place / f"run{self._runs}"
+        place.mkdir()
+        with contextlib.ExitStack() as ended:
+            if kind == "default":
+                configuration = DEFAULT.format(kubeconfig=admin_file(self.server), qps=qps, burst=2 * qps)
+            else:
+                role = self.role(kind, qps)
+                configuration = str(role["__scheduler_config_yaml"])
+                extender = ExtenderProcess(self.server, place, role)
+                ended.callback(extender.stop)
+                extender.until_measured(NODES)
+            scheduler = SchedulerProcess(self.server, place, "scheduler", configuration)
+            ended.callback(scheduler.stop)
+            rate = self._rate(scheduler, number)
+        self._clear()
+        return rate
 
     def _rate(self, scheduler: SchedulerProcess, number: int) -> float:
         first: tuple[float, float] | None = None
@@ -157,18 +163,13 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="bench-scheduling-") as folder, prometheus_double() as prometheus:
         place = Path(folder)
         server = ApiServer(place)
-        scene = None
         try:
             server.start()
             with client(server) as api:
                 names = prepare(api)
                 prometheus.set({name: 20.0 + index % 50 for index, name in enumerate(names)})
-                scene = Scene(server, place, api, prometheus.address)
-                scene.extender.until_measured(NODES)
-                limited, free, seed = measure(scene)
+                limited, free, seed = measure(Scene(server, place, api, prometheus.address))
         finally:
-            if scene is not None:
-                scene.extender.stop()
             server.stop()
     good = limited >= 0.95 and free >= 0.55 and seed >= 0.7
     print(

@@ -50,6 +50,7 @@ class Session:
         return {
             **self.tools.variables(self.environ),
             "COLOCATION_CACHE": str(self.places.cache),
+            "COLOCATION_LOGS": str(self.logs),
             "COLOCATION_CHECKOUT": str(self.places.checkout),
             "COLOCATION_PYTHON": str(self.cluster_python),
             "ANSIBLE_COLLECTIONS_PATH": str(self.stage.root),

@@ -20,6 +20,7 @@ from .breakages import BREAKAGES, UNSUITABLE
 from .cluster import Cluster, known_clusters, saved_cluster
 from .command import program
 from .drill import drill
+from .offered import offer
 from .reach import inventory
 from .rootfs import SUITES
 from .say import ClusterError, tail
@@ -96,6 +97,9 @@ def parser() -> argparse.ArgumentParser:
     load = verb("load", "import container images into a node")
     load.add_argument("node")
     load.add_argument("image", nargs="+", choices=list(containers.images()))
+    offer = verb("offer", "let a node install Debian packages that its image does not have")
+    offer.add_argument("node")
+    offer.add_argument("package", nargs="+")
     reboot = verb("reboot", "restart a node's machine and wait until ssh answers")
     reboot.add_argument("node")
     blows = verb("drill", "strike a cluster at random while its pods come and go; the same seed strikes the same")
@@ -243,6 +247,10 @@ def load_image(cluster: Cluster, node: str, name: str) -> None:
         done = subprocess.run(argv, stdin=tar, capture_output=True, text=True, check=False, timeout=300)
     if done.returncode != 0:
         raise ClusterError(f"{node}: import {name}: {done.stdout}{done.stderr}")
+
+
+def _offer(options: argparse.Namespace, cluster: Cluster) -> None:
+    offer(cluster, options.node, options.package)
 
 
 def _reboot(options: argparse.Namespace, cluster: Cluster) -> None:

@@ -131,6 +131,16 @@ def test_hostpath_copies_no_credentials_and_stays_on_the_control_plane() -> None
     assert "runAsUser" not in extender["securityContext"]
 
 
+def test_what_prometheus_wants_to_see_is_at_hand_in_a_directory_that_follows_its_secret() -> None:
+    made = role(scheduler_prometheus_secret="access")
+    for spec in (pod(objects(scheduler_prometheus_secret="access")), made["__scheduler_trial_pod"]):
+        assert {"name": "prometheus", "secret": {"secretName": "access"}} in spec["volumes"]
+        mounts = {one["mountPath"]: one for one in spec["containers"][1]["volumeMounts"]}
+        assert "subPath" not in mounts["/etc/colocation/prometheus"]
+        assert "/etc/colocation/prometheus" not in str(spec["containers"][0]), "kube-scheduler has no use for it"
+    assert "prometheus" not in str(pod(objects())["volumes"])
+
+
 def test_another_configuration_or_code_is_another_pod() -> None:
     def template(**said: Any) -> Any:
         return objects(**said)["Deployment", "schedulingplugin-mem-usage"]["spec"]["template"]
@@ -160,6 +170,22 @@ def test_default_scores() -> None:
     assert scores()["disabled"] == [{"name": "*"}]
     assert {"name": "NodeResourcesFit", "weight": 1} in scores()["enabled"]
     assert scores(scheduler_default_scores={}) == {"disabled": [{"name": "*"}], "enabled": []}
+
+
+@pytest.mark.parametrize(
+    ("said", "answer"),
+    [
+        ({}, "all"),
+        ({"scheduler_default_scores": {}}, "best"),
+        ({"scheduler_default_scores": {}, "scheduler_kube_scheduler_config": {"parallelism": 8}}, "best"),
+        ({"scheduler_default_scores": {}, "scheduler_kube_scheduler_config": {"profiles": []}}, "all"),
+        ({"scheduler_default_scores": {}, "scheduler_kube_scheduler_config": {"extenders": []}}, "all"),
+        ({"scheduler_default_scores": {}, "scheduler_extender_config": {"answer": "all"}}, "all"),
+    ],
+)
+def test_only_where_no_other_score_counts_the_favourite_is_answered_alone(said: dict[str, Any], answer: str) -> None:
+    config = load(Config, role(**said)["__scheduler_extender_yaml"], "extender.yaml")
+    assert config.answer == answer
 
 
 @pytest.mark.parametrize(

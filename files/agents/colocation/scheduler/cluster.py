@@ -78,6 +78,7 @@ class Cluster:
         self.learned = Learned() if flight.estimate == "learned" else None
         self.nodes: dict[str, NodeLoad] = {}
         self._flight = flight
+        self._best_only = config.answer == "best"
         self._stale_seconds = config.stale_seconds
         self._views = tuple(dict.fromkeys(_view(profile) for profile in config.profiles.values()))
         self._keep = max([SLOPE_SECONDS, *(view.seconds for view in self._views)])
@@ -267,7 +268,7 @@ class Cluster:
         self._expire(now)
         self._release(pod.uid)
         need = self.need_of(pod)
-        ranked = ranking.rank(names, need, pod.uid or pod.key, self.nodes)
+        ranked = ranking.rank(names, need, pod.uid or pod.key, self.nodes, self._best_only)
         if ranked.favourite is not None and self._flight.enabled and pod.uid and pod.uid not in self._pods:
             self._book(pod.uid, ranked.favourite, need, now)
         return ranked

@@ -210,6 +210,9 @@ class Config:
     kubeconfig: Path = ""  # empty: the account that Kubernetes gives the pod
     profiles: Mapping[str, Profile] = field(default_factory=_profiles)
     in_flight: InFlight = field(default_factory=InFlight)
+    # Which nodes an answer names. `best`: only the one that gets 10. Where no other score counts it is the same choice,
+    # and kube-scheduler has less to read.
+    answer: Literal["all", "best"] = "all"
     listen: Listen = field(default_factory=Listen)
     status: Place = field(default_factory=Place)
     log_level: Literal["debug", "info", "warning", "error"] = "info"

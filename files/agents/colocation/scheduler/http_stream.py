@@ -9,6 +9,7 @@ After a refusal nothing on the connection can be understood any more, and it end
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -108,12 +109,14 @@ class HttpStream:
         end = _END.search(self._kept, 0, MOST_HEAD + 4)
         if end is None:
             return Refusal(431, f"the head is more than {MOST_HEAD} bytes") if len(self._kept) > MOST_HEAD else None
-        lines = bytes(self._kept[: end.start()]).replace(b"\r\n", b"\n").split(b"\n")
+        head = bytes(self._kept[: end.start()])
         del self._kept[: end.end()]
-        return _head(lines, self._rule)
+        return _head(head, self._rule)
 
 
-def _head(lines: list[bytes], rule: HostRule) -> _Head | Refusal:
+@functools.lru_cache(64)  # a client says the same again and again, but for some digits of a length
+def _head(head: bytes, rule: HostRule) -> _Head | Refusal:
+    lines = head.replace(b"\r\n", b"\n").split(b"\n")
     asked = _REQUEST_LINE.fullmatch(lines[0])
     fields = [_HEADER.fullmatch(line) for line in lines[1:]]
     if asked is None or not all(fields):

@@ -71,7 +71,8 @@ class Expectation:
 
     def request(self, pod: Pod) -> Amount:
         """What it asks for; one that asks for nothing is not nothing."""
-        return Amount(*(_first(*pair) for pair in zip(pod.request, self.unknown, strict=True)))
+        cpu, memory = pod.request
+        return Amount(self.unknown.cpu if cpu is None else cpu, self.unknown.memory if memory is None else memory)
 
 
 def _first(*amounts: float | None) -> float:
@@ -110,38 +111,50 @@ def _owner(metadata: Document, name: str) -> tuple[str, str]:
     return "Pod", name
 
 
+class _Asked(NamedTuple):
+    """The parts of a pod's specification that say requests, or those that say limits."""
+
+    whole: Document  # of the pod, where it is said for all together
+    running: list[Document]
+    before: list[tuple[bool, Document]]  # init containers, and whether each stays beside the others
+    overhead: Document
+
+
 def _needs(spec: Document, what: str, memory_resources: Mapping[str, float]) -> Said:
     """The sum as the scheduler counts it: all that run at a time, and the overhead of the runtime."""
-    said = (_need(spec, what, "cpu"), _need(spec, what, "memory"))
-    blocks = sum(size * (_need(spec, what, name) or 0) for name, size in memory_resources.items())
-    if blocks:
-        said = (said[0], max(said[1] or 0.0, blocks))
-    return Said(*said)
+    asked = _Asked(
+        _said(spec, what),
+        [_said(container, what) for container in _containers(spec, "containers")],
+        [(one.get("restartPolicy") == "Always", _said(one, what)) for one in _containers(spec, "initContainers")],
+        _section(spec, "overhead"),
+    )
+    every = what == "limits"  # one without a limit may use all
+    memory = _need(asked, "memory", every)
+    blocks = sum(size * (_need(asked, name, every) or 0) for name, size in memory_resources.items())
+    return Said(_need(asked, "cpu", every), max(memory or 0.0, blocks) if blocks else memory)
 
 
-def _need(spec: Document, what: str, resource: str) -> float | None:
-    whole = _amount(_section(spec, "resources"), what, resource)  # of the pod, where it is said for all together
+def _need(asked: _Asked, resource: str, every: bool) -> float | None:
+    whole = _amount(asked.whole, resource)
     if whole is None:
-        whole = _of_containers(spec, what, resource)
-    overhead = quantity(_section(spec, "overhead").get(resource))
+        whole = _of_containers(asked, resource, every)
+    overhead = quantity(asked.overhead.get(resource)) if asked.overhead else None
     return whole if whole is None or overhead is None else whole + overhead
 
 
-def _of_containers(spec: Document, what: str, resource: str) -> float | None:
-    running = [
-        _amount(_section(container, "resources"), what, resource) for container in _containers(spec, "containers")
-    ]
+def _of_containers(asked: _Asked, resource: str, every: bool) -> float | None:
+    running = [_amount(one, resource) for one in asked.running]
     sidecars: list[float | None] = []
     peaks: list[float | None] = []
-    for container in _containers(spec, "initContainers"):
-        need = _amount(_section(container, "resources"), what, resource)
-        if container.get("restartPolicy") == "Always":
+    for stays, one in asked.before:
+        need = _amount(one, resource)
+        if stays:
             sidecars.append(need)
-        peaks.append(_sum([*sidecars, need]) if container.get("restartPolicy") != "Always" else _sum(sidecars))
-    if what == "limits" and None in (*running, *sidecars):
-        return None  # one without a limit may use all
-    known = [need for need in (_sum([*running, *sidecars]), *peaks) if need is not None]
-    return max(known, default=None)
+        peaks.append(_sum(sidecars) if stays else _sum([*sidecars, need]))
+    together = [*running, *sidecars]
+    if every and None in together:
+        return None
+    return max((need for need in (_sum(together), *peaks) if need is not None), default=None)
 
 
 def _sum(needs: list[float | None]) -> float | None:
@@ -149,12 +162,16 @@ def _sum(needs: list[float | None]) -> float | None:
     return sum(known) if known else None
 
 
+def _said(part: Document, what: str) -> Document:
+    return _section(_section(part, "resources"), what)
+
+
 def _containers(spec: Document, name: str) -> Iterator[Document]:
     return (container for container in _list(spec, name) if isinstance(container, dict))
 
 
-def _amount(resources: Document, what: str, resource: str) -> float | None:
-    amount = quantity(_section(resources, what).get(resource))
+def _amount(resources: Document, resource: str) -> float | None:
+    amount = quantity(resources[resource]) if resource in resources else None
     return None if amount is None or amount < 0 else amount
 
 

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 
 _FORM = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(?:([numkMGTPE]|[KMGTPE]i)|[eE]([+-]?\d{1,3}))?", re.ASCII)
@@ -17,7 +18,12 @@ def quantity(text: object) -> float | None:
     """The amount, or None for what is no quantity."""
     if not isinstance(text, str | int | float) or isinstance(text, bool):
         return None
-    found = _FORM.fullmatch(shown) if len(shown := str(text)) <= _LONGEST else None
+    return _read(shown) if len(shown := str(text)) <= _LONGEST else None
+
+
+@functools.lru_cache(1024)  # a burst of pods says the same few again and again
+def _read(text: str) -> float | None:
+    found = _FORM.fullmatch(text)
     if found is None:
         return None
     number, suffix, exponent = found.groups()

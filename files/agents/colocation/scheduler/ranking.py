@@ -84,25 +84,34 @@ class Ranking:
         if len(self._log) > 4 * len(self._rows) + 100:
             self._begin_anew()
 
-    def rank(self, names: Sequence[str], need: Need, pod: str, nodes: Mapping[str, NodeLoad]) -> Ranked:
-        """Score those nodes for a pod; `pod` only decides between equals, always in the same way."""
+    def rank(
+        self, names: Sequence[str], need: Need, pod: str, nodes: Mapping[str, NodeLoad], best_only: bool = False
+    ) -> Ranked:
+        """Score those nodes for a pod; `pod` only decides between equals, always in the same way. With `best_only` the
+        text has the favourite alone."""
         self.asked = True
         self.refresh(nodes)
         table = self._table(need)
         unknown = 0
         try:
             loads = list(map(table.loads.__getitem__, names))
-            texts = list(map(table.texts.__getitem__, names))
         except KeyError:
             loads = [table.loads.get(name, FULL) for name in names]
-            texts = [table.texts.get(name) or _head(name) + TAILS[0] for name in names]
             unknown = sum(name not in table.loads for name in names)
         best = min(loads, default=FULL)
-        place = None if best == FULL else _chosen(names, loads, best, pod)
-        if place is not None:
-            texts[place] = self._heads[names[place]] + TAILS[MOST]
-        favourite = None if place is None else names[place]
+        texts = [] if best_only else self._texts(names, table)
+        favourite = None
+        if best < FULL:
+            place = _chosen(names, loads, best, pod)
+            favourite = names[place]
+            texts[place : place + 1] = [self._heads[favourite] + TAILS[MOST]]  # of no texts it is the only one
         return Ranked(f"[{','.join(texts)}]", favourite, best, loads.count(FULL) - unknown, unknown)
+
+    def _texts(self, names: Sequence[str], table: _Table) -> list[str]:
+        try:
+            return list(map(table.texts.__getitem__, names))
+        except KeyError:
+            return [table.texts.get(name) or _head(name) + TAILS[0] for name in names]
 
     def row(self, name: str, nodes: Mapping[str, NodeLoad]) -> Row:
         """A node's side of the sum."""
@@ -159,8 +168,12 @@ def _head(name: str) -> str:
 
 def _chosen(names: Sequence[str], loads: Sequence[float], best: float, pod: str) -> int:
     """The place of the best node; of equals the one that a hash of both names puts first."""
-    if loads.count(best) == 1:
-        return loads.index(best)
+    place = loads.index(best)
+    equals = [place]
+    for _more in range(loads.count(best) - 1):
+        place = loads.index(best, place + 1)
+        equals.append(place)
+    if len(equals) == 1:
+        return place
     start = zlib.crc32(pod.encode(errors="replace"))
-    equals = [place for place, load in enumerate(loads) if load == best]
     return min(equals, key=lambda place: (zlib.crc32(names[place].encode(errors="replace"), start), names[place]))

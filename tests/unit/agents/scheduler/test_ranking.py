@@ -74,6 +74,24 @@ def test_the_best_gets_10_and_nobody_else() -> None:
     assert found == {"a": 10, "b": 6, "c": 1, "d": 0}
 
 
+@given(st.lists(st.floats(0, 1.2), min_size=4, max_size=4), st.permutations([*NAMES.split(), "nobody"]))
+def test_the_best_alone_is_the_same_choice(shares: list[float], names: list[str]) -> None:
+    model = cluster(NAMES)
+    measure(model, 1.0, **dict(zip(NAMES.split(), shares, strict=True)))
+    made, need = model.rankings[MEMORY], model.need_of(pod("x"))
+    whole, alone = (made.rank(names, need, "x", model.nodes, only) for only in (False, True))
+    assert alone[1:] == whole[1:]
+    tens = [one for one in json.loads(whole.text) if one["Score"] == 10]
+    assert json.loads(alone.text) == tens
+    assert len(json.loads(whole.text)) == len(names)
+
+
+def test_the_best_alone_is_answered_where_the_configuration_says_so() -> None:
+    model = cluster(NAMES, "answer: best")
+    measure(model, 1.0, a=0.30, b=0.31, c=0.9, d=0.99)
+    assert scores(model, 2.0, NAMES) == {"a": 10}
+
+
 def test_where_all_are_full_nobody_is_best() -> None:
     model = cluster(NAMES)
     measure(model, 1.0, a=0.97, b=0.98, c=0.99, d=1.2)
