@@ -69,10 +69,8 @@ class Keeper:
             if _in_force(limit):
                 self._failed.pop(limit.cgroup, None)
                 return ""
-        except FileNotFoundError:
-            return ""  # the pod is gone
-        except OSError as problem:
-            return f"{limit.file} can't be read: {problem.strerror}"
+        except OSError as problem:  # ENODEV where the group went while the file was open
+            return f"{limit.file} can't be read: {problem.strerror}" if os.path.isdir(limit.cgroup) else ""
         when, told = self._failed.get(limit.cgroup, (float("-inf"), ""))
         if now - when < RETRY_SECONDS:
             return _could_not(limit, told)
@@ -100,10 +98,9 @@ class Keeper:
                 with open(limit.file, "w", encoding="ascii") as stream:
                     stream.write(str(limit.bytes))
             return "" if _in_force(limit) else "it was written, and another limit is in force"
-        except FileNotFoundError as problem:
-            return "" if not os.path.isdir(limit.cgroup) else f"{problem.filename}: {problem.strerror}"
         except OSError as problem:
-            return f"{limit.file}: {problem.strerror}"
+            where = problem.filename or limit.file
+            return f"{where}: {problem.strerror}" if os.path.isdir(limit.cgroup) else ""
 
     def _tell_systemd(self, limit: Limit) -> str:
         try:

@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 from itertools import count
 from pathlib import Path
 
@@ -166,6 +168,20 @@ def test_what_does_not_work_is_a_problem_and_tried_again_later(systemd: SystemdD
 
 def test_a_pod_that_went_meanwhile_is_no_problem(systemd: SystemdDouble, keeper: Keeper, tmp_path: Path) -> None:
     keeper.keep((Limit(str(tmp_path / "kubepods.slice" / SYSTEMD), BLOCK),), 0.0)
+    assert (keeper.problems, systemd.calls) == ((), [])
+
+
+def test_a_pod_that_goes_while_its_limit_is_read_is_no_problem(
+    systemd: SystemdDouble, keeper: Keeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pod = systemd.pod()
+
+    def goes(_limit: Limit) -> bool:
+        shutil.rmtree(pod, ignore_errors=True)
+        raise OSError(errno.ENODEV, "No such device")
+
+    monkeypatch.setattr("colocation.device_plugin.limits_keeper._in_force", goes)
+    keeper.keep((Limit(str(pod), BLOCK),), 0.0)
     assert (keeper.problems, systemd.calls) == ((), [])
 
 
