@@ -40,6 +40,8 @@ from colocation.device_plugin.server import PluginServer
 DEVICES = 200_000
 PODS = 250
 MOST_SEND, MOST_REFRESH, MOST_RESIDENT = 0.5, 0.010, 64 * MIB
+MOST_ALLOCATE = 2.0  # of a bare call on the same socket, for the median and for the slowest of a hundred
+BARE = "import grpc, time; print(1, flush=True); time.sleep(60)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,8 +187,10 @@ def agent(full: FullNode, place: Path) -> list[Figure]:
         free = [device for device, _health in plugin.lists[-1]][2 * PODS :]
         request = protocol.MESSAGES["AllocateRequest"](container_requests=[{"devices_ids": free[:3]}])
         content = request.SerializeToString()
-        allocate = [seconds(lambda: plugin.call("Allocate", content)) for _call in range(500)]
-        bare = [seconds(lambda: plugin.call("GetDevicePluginOptions", b"")) for _call in range(500)]
+        allocate, bare = [], []
+        for _call in range(1000):  # by turns, for a machine is never the same for long
+            allocate.append(seconds(lambda: plugin.call("Allocate", content)))
+            bare.append(seconds(lambda: plugin.call("GetDevicePluginOptions", b"")))
         used = share_of_a_processor(process)
         resident = resident_bytes(process.process.pid)
         process.end()
@@ -198,8 +202,28 @@ def agent(full: FullNode, place: Path) -> list[Figure]:
     )
     print(f"an allocation: {shown}; the smallest call: {base}")
     print(f"the whole agent, looking at all of it once a second: {used:.1%} of a processor")
-    good = resident <= MOST_RESIDENT
-    return [Figure("resident", f"{resident / MIB:.1f} MiB", f"≤ {MOST_RESIDENT // MIB} MiB", good)]
+    print(f"resident: {resident / MIB:.1f} MiB, a Python that has only loaded gRPC {bare_resident() / MIB:.1f} MiB")
+    times = [percentile(allocate, rank) / percentile(bare, rank) for rank in (50, 99)]
+    good = max(times) <= MOST_ALLOCATE
+    return [
+        Figure(
+            "Allocate",
+            f"{shown} ({times[0]:.2f} and {times[1]:.2f} of a bare call)",
+            f"≤ {MOST_ALLOCATE:g} of a bare call",
+            good,
+        ),
+        Figure("resident", f"{resident / MIB:.1f} MiB", f"≤ {MOST_RESIDENT // MIB} MiB", resident <= MOST_RESIDENT),
+    ]
+
+
+def bare_resident() -> int:
+    """What a process has that loads the same interpreter and library, and does nothing."""
+    with subprocess.Popen([sys.executable, "-c", BARE], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        found = resident_bytes(process.pid)
+        process.kill()
+    return found
 
 
 def share_of_a_processor(agent: AgentProcess, over: float = 5) -> float:

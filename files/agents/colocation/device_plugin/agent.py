@@ -18,6 +18,7 @@ from colocation.device_plugin.devices import MockSource, Source
 from colocation.device_plugin.holders import Ledger
 from colocation.device_plugin.kubelet_state import CHECKPOINT, KubeletState, Places
 from colocation.device_plugin.memory_metrics import MemoryMetrics, tables
+from colocation.device_plugin.memory_picture import pictures
 from colocation.device_plugin.memory_source import MemorySource
 from colocation.device_plugin.plugin import Metrics, Plugin, Rules, file_id, reason
 from colocation.device_plugin.reclaim_guard import Guard
@@ -102,6 +103,7 @@ class DevicePluginAgent:
         if (memory := self._memory) is not None:
             problems += [f"{memory.resource}: {memory.problem}"] if memory.problem else []
             problems += self._guard.problems
+            facts += pictures(memory.snapshot) if memory.snapshot else ()
             facts += [("pods' control groups", self._tree.problem or self._tree.kubepods)]
             facts += self._guard.facts
             shown += tables(memory.snapshot) if memory.snapshot else ()

@@ -184,12 +184,11 @@ class MemorySource(Source):
         self._shares = self._shares if shares == self._shares else shares
 
     def _rights(self, holders: Sequence[Held], zones: tuple[int, ...]) -> dict[tuple[str, int], int]:
-        """Blocks of each pod in each zone."""
+        """Blocks of each pod in each zone; those that an init container and a later one share count once."""
         rights: dict[tuple[str, int], int] = {}
-        for held in holders:
-            for id in held.ids:
-                key = (held.uid, blocks.zone_of(self._names, zones, id))
-                rights[key] = rights.get(key, 0) + 1
+        for uid, id in {(held.uid, id) for held in holders for id in held.ids}:
+            key = (uid, blocks.zone_of(self._names, zones, id))
+            rights[key] = rights.get(key, 0) + 1
         return rights
 
     def _tell(self, number: int, account: ZoneAccount, more: int) -> None:

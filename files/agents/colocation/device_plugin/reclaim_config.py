@@ -65,6 +65,7 @@ class Reclaim:
     hard_percent: Percent = 3.0  # less, and they are ended at once, without the API
     check_seconds: Annotated[float, Between(1, 3600)] = 13.0
     cooldown_seconds: Annotated[float, Between(1, 3600)] = 30.0  # between two rounds above the hard watermark
+    rest_seconds: Annotated[float, Between(0, 3600)] = 60.0  # in which blocks of a pod that went are not offered
     over_allocation: Literal["evict", "tolerate"] = "evict"  # pods hold more blocks than the node can give
     pressure: Pressure = field(default_factory=Pressure)
     victims: Victims = field(default_factory=Victims)

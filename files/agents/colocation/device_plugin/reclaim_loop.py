@@ -30,7 +30,6 @@ from colocation.device_plugin.reclaim_view import PodHolding, Snapshot
 from colocation.device_plugin.reclaim_work import Identities, Job, Worker
 
 FALL_SECONDS = 1.0  # over which the rate of falling is taken
-REST_SECONDS = 60.0  # blocks of a pod that went stay withdrawn so long
 KEPT = 20  # actions that the status shows
 GONE_SECONDS = 5.0  # after its grace period an evicted pod should be gone
 COLUMNS = ("when", "pod", "action", "freed", "result", "why")
@@ -120,7 +119,7 @@ class Reclaimer:
         with self._lock:
             first = self._snapshot is None
             self._snapshot = snapshot
-            self._withdrawn = self._withdrawn.seen(snapshot, now, REST_SECONDS)
+            self._withdrawn = self._withdrawn.seen(snapshot, now, self._config.rest_seconds)
         if first:
             self._pressure.wake()
         if stalls := self._pressure.look():

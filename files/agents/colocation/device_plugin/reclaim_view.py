@@ -32,7 +32,8 @@ class PodHolding:
 
     @property
     def blocks(self) -> tuple[str, ...]:
-        return tuple(block for holding in self.holdings for block in holding.blocks)
+        """Each once: an init container's are used again by those that follow it."""
+        return tuple(dict.fromkeys(block for holding in self.holdings for block in holding.blocks))
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -13,7 +16,7 @@ from hypothesis import strategies as st
 
 from colocation.common.metrics import Registry
 from colocation.device_plugin.limits import Limit, holds, is_pod, limits
-from colocation.device_plugin.limits_keeper import RETRY_SECONDS, Keeper
+from colocation.device_plugin.limits_keeper import RETRY_SECONDS, TOLD, Keeper
 from colocation.device_plugin.reclaim_view import Holding, PodHolding
 
 UID = "0f31a2b4-1111-4222-8333-44445555aaaa"
@@ -66,6 +69,11 @@ def test_a_pod_may_have_its_blocks_and_what_its_other_containers_may_have() -> N
     pods = (holding("a", path, 2, 1), holding("b", "", 1), holding("c", f"{ROOT}/kubepods/besteffort", 1))
     assert limits(pods, BLOCK, {}) == (Limit(path, 3 * BLOCK),)
     assert limits(pods, BLOCK, {"a": 100 << 20}) == (Limit(path, 3 * BLOCK + (100 << 20)),)
+
+
+def test_blocks_that_an_init_container_left_to_the_next_count_once() -> None:
+    parts = (Holding("init", ("CM-0-0", "CM-0-1")), Holding("main", ("CM-0-0",)), Holding("aside", ("CM-0-2",)))
+    assert limits((PodHolding("batch", "job", UID, f"{ROOT}/kubepods/pod{UID}", parts),), BLOCK, {})[0].bytes == 3 * BLOCK
 
 
 @pytest.mark.parametrize(
@@ -163,6 +171,20 @@ def test_a_pod_that_went_meanwhile_is_no_problem(systemd: SystemdDouble, keeper:
     assert (keeper.problems, systemd.calls) == ((), [])
 
 
+def test_a_pod_that_goes_while_its_limit_is_read_is_no_problem(
+    systemd: SystemdDouble, keeper: Keeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pod = systemd.pod()
+
+    def goes(_limit: Limit) -> bool:
+        shutil.rmtree(pod, ignore_errors=True)
+        raise OSError(errno.ENODEV, "No such device")
+
+    monkeypatch.setattr("colocation.device_plugin.limits_keeper._in_force", goes)
+    keeper.keep((Limit(str(pod), BLOCK),), 0.0)
+    assert (keeper.problems, systemd.calls) == ((), [])
+
+
 def test_a_limit_that_does_not_come_into_force_is_a_problem(systemd: SystemdDouble, keeper: Keeper) -> None:
     pod = systemd.pod()
     (systemd.place / "bin" / "systemctl").write_text("#!/bin/sh\n")
@@ -178,3 +200,28 @@ def test_a_systemd_that_does_not_answer_is_left_alone(
     (systemd.place / "bin" / "systemctl").write_text("#!/bin/sh\nexec sleep 30\n")
     keeper.keep((Limit(str(pod), BLOCK),), 0.0)
     assert "systemctl did not answer within 0.1 s" in keeper.problems[0]
+
+
+def test_a_round_ends_in_time_and_the_next_goes_on(systemd: SystemdDouble, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a clock that goes on by a second for each look at it, one pod is written in a round."""
+    monkeypatch.setenv("PATH", systemd.environment["PATH"])
+    clock = count()
+    keeper = Keeper(Registry(), clock=lambda: float(next(clock)))
+    wanted = [Limit(str(systemd.pod(SYSTEMD.replace("0f", f"{n:02x}", 1))), BLOCK) for n in range(5)]
+    for number, written in enumerate((1, 2, 3, 4, 5, 5)):
+        keeper.keep(wanted, float(number))
+        assert (len(systemd.calls), keeper.problems) == (written, ())
+
+
+def test_an_ill_systemd_gets_to_all_pods_in_the_end(systemd: SystemdDouble, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each call takes longer than a round may; who failed waits until the others had their turn."""
+    monkeypatch.setenv("PATH", systemd.environment["PATH"])
+    clock = count()
+    keeper = Keeper(Registry(), clock=lambda: float(next(clock)))
+    wanted = [Limit(str(systemd.pod(SYSTEMD.replace("0f", f"{n:02x}", 1))), BLOCK) for n in range(8)]
+    systemd.ill.touch()
+    for number in range(8):
+        keeper.keep(wanted, number * RETRY_SECONDS)
+    assert len({call.split()[3] for call in systemd.calls}) == 8
+    assert len(keeper.problems) == TOLD + 1
+    assert keeper.problems[-1] == "… and 5 more pods"

@@ -80,6 +80,15 @@ def test_what_it_uses_above_them_is_taken_from_the_offer(site: Site) -> None:
     assert len(site.refresh()) == 16 - 3
 
 
+def test_blocks_that_an_init_container_left_to_the_next_count_once(site: Site) -> None:
+    site.refresh()
+    site.hold("CM-0-0")
+    site.holders += (Held(RESOURCE, "init", ("CM-0-0",), UID, "batch", "job"),)
+    site.node.pod(UID, 2 * GIB)
+    site.node.memory(20 * GIB, 8 * GIB)
+    assert len(site.refresh()) == 16 - 3  # one block is its right, three are above it
+
+
 def test_others_pods_are_not_looked_at(site: Site) -> None:
     """Guaranteed, burstable and best-effort pods without blocks are in the machine's figure already."""
     for number, quality in enumerate(("guaranteed", "burstable", "besteffort")):
