@@ -77,3 +77,9 @@ class Config:
             yield "memory", f'"{name}" is a resource of mock already'
         for name in sorted(self.gpu.keys() & (self.mock.keys() | self.memory.keys())):
             yield "gpu", f'"{name}" is a resource of another source already'
+        for resource, settings in self.gpu.items():
+            for name in filter(None, (settings.count_resource, settings.core_resource)):
+                if complaint := resource_name(name):
+                    yield "gpu", complaint
+                elif name in (resource, *self.mock, *self.memory):
+                    yield "gpu", f'"{name}" is a resource that is offered already'

@@ -16,7 +16,7 @@ Only if nobody at all could be meant there is no match, and that is an error.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Set
+from collections.abc import Collection, Iterable, Set
 from dataclasses import dataclass
 
 from colocation.device_plugin.devices import Refused
@@ -90,11 +90,3 @@ def match(found: Collection[Candidate], uuids: Set[str], units: int, resource: s
 
 def _age(pod: Pod) -> tuple[int, str, str]:
     return pod.assumed, pod.created, pod.uid
-
-
-def still_taken(
-    taken: Mapping[Key, frozenset[str]], pods: Iterable[Pod], recorded: Set[str]
-) -> dict[Key, frozenset[str]]:
-    """The guesses that still stand: their pod is there and the kubelet has not recorded the devices for anybody."""
-    there = {pod.uid for pod in pods}
-    return {key: ids for key, ids in taken.items() if key[0] in there and not ids & recorded}

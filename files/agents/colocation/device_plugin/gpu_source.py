@@ -21,7 +21,7 @@ from colocation.device_plugin.gpu_choice import Request
 from colocation.device_plugin.gpu_cluster import GpuCluster
 from colocation.device_plugin.gpu_config import GpuMemory
 from colocation.device_plugin.gpu_grant import by_container, grant
-from colocation.device_plugin.gpu_match import Candidate, Key, candidates, match, planned, still_taken
+from colocation.device_plugin.gpu_match import Candidate, Key, candidates, match, planned
 from colocation.device_plugin.gpu_pods import Pod
 from colocation.device_plugin.gpu_status import GpuMetrics
 from colocation.device_plugin.gpu_watcher import GpuWatcher
@@ -38,8 +38,7 @@ log = Log("gpu")
 class Truth:
     """What the kubelet recorded, as it was last read."""
 
-    served: frozenset[Key] = frozenset()  # containers by their pod's UID
-    named: frozenset[tuple[str, str, str]] = frozenset()  # namespace, pod, container, where no UID is known
+    served: frozenset[Key] = frozenset()  # containers by their pod's UID; a namesake may be another pod
     ids: frozenset[str] = frozenset()
 
 
@@ -47,7 +46,6 @@ def truth(holders: Iterable[Held]) -> Truth:
     listed = tuple(holders)
     return Truth(
         frozenset((held.uid, held.container) for held in listed if held.uid),
-        frozenset((held.namespace, held.pod, held.container) for held in listed if not held.uid),
         frozenset(id for held in listed for id in held.ids),
     )
 
@@ -200,7 +198,8 @@ class GpuSource(Source):
             found = self._candidates(pods, len(ids))
         chosen = match(found, {gpu.uuid for gpu in own}, len(ids), self.resource)
         with self._lock:
-            self._taken = still_taken(self._taken, pods, self._truth.ids)
+            there = {pod.uid for pod in pods}
+            self._taken = {key: units for key, units in self._taken.items() if key[0] in there}
             self._taken[chosen.candidate.key] = frozenset(ids)
         wish = chosen.candidate.pod.wish
         self._metrics.matches.add(how="swapped" if chosen.swapped else "planned" if wish else "unplanned")
@@ -210,14 +209,8 @@ class GpuSource(Source):
     def _candidates(self, pods: Sequence[Pod], units: int) -> list[Candidate]:
         with self._lock:
             known = self._truth
-            named = {
-                (pod.uid, want.container)
-                for pod in pods
-                for want in pod.wants
-                if (pod.namespace, pod.name, want.container) in known.named
-            }
             taken = {key for key, ids in self._taken.items() if not ids & known.ids}
-            return candidates(pods, known.served, taken | named, units)
+            return candidates(pods, known.served, taken, units)
 
     def _counts(self, catalog: Catalog) -> dict[str, str]:
         """What the Node's status says of GPUs that are well."""
