@@ -13,10 +13,10 @@ from ansible_collections.colocation.kubernetes.tests.contract.api_server import 
 from ansible_collections.colocation.kubernetes.tests.contract.extender.some_cluster import PODS, SomeCluster, until
 from ansible_collections.colocation.kubernetes.tests.unit.agents.scheduler.cluster_parts import GIB, pod
 from ansible_collections.colocation.kubernetes.tests.unit.agents.scheduler.fake_prometheus import FakePrometheus
+from colocation.common import watching
+from colocation.common.watching import Kind
 from colocation.scheduler import engine as engine_module
-from colocation.scheduler import watching
 from colocation.scheduler.engine import Engine
-from colocation.scheduler.watching import Kind
 
 Start = Callable[..., Engine]
 

@@ -15,6 +15,7 @@ from colocation.common.status import Cell, Status, Table
 from colocation.device_plugin.cgroup_tree import PodTree
 from colocation.device_plugin.config import Config
 from colocation.device_plugin.devices import MockSource, Source
+from colocation.device_plugin.gpu_part import GpuPart
 from colocation.device_plugin.holders import Ledger
 from colocation.device_plugin.kubelet_state import CHECKPOINT, KubeletState, Places
 from colocation.device_plugin.memory_metrics import MemoryMetrics, tables
@@ -37,11 +38,12 @@ class DevicePluginAgent:
         self._plugins: dict[str, Plugin] = {}
         self._memory: MemorySource | None = None
         self._guard = Guard(registry)
+        self._gpus = GpuPart(registry)
         self._ledger = Ledger()
         self._config = Config()
         self._kubelet: KubeletState | None = None
         self._tree = PodTree("")
-        self._next_look = 0.0
+        self._looked = self._next_look = 0.0
         self._trouble = ""
 
     def configure(self, config: Config) -> None:
@@ -82,6 +84,7 @@ class DevicePluginAgent:
 
     def stop(self) -> None:
         self._guard.stop()
+        self._gpus.stop()
         for plugin in self._plugins.values():
             plugin.stop()
         if self._kubelet is not None:
@@ -108,6 +111,9 @@ class DevicePluginAgent:
             facts += self._guard.facts
             shown += tables(memory.snapshot) if memory.snapshot else ()
             shown += self._guard.tables
+        problems += self._gpus.problems
+        facts += self._gpus.facts
+        shown += self._gpus.tables
         return Status("device-plugin", __version__, summary, tuple(problems), tuple(facts), tuple(shown))
 
     def _sources(self, config: Config) -> list[Source]:
@@ -121,7 +127,8 @@ class DevicePluginAgent:
             else:
                 self._memory = MemorySource(resource, settings, self._memory_metrics, config.cgroup_root)
             found.append(self._memory)
-        return found
+        gpus = self._gpus.configure(config)
+        return [*found, gpus] if gpus else found
 
     def _watch(self, config: Config) -> None:
         """Have readers for the places that the configuration names."""
@@ -138,16 +145,18 @@ class DevicePluginAgent:
         """Learn who holds what and how much memory there is, if it is time or much of it went."""
         memory = self._memory
         fell = memory is not None and memory.look(now)
-        if not fell and now < self._next_look:
+        pending = self._ledger.granted_since(now - PENDING_SECONDS * 5)
+        due = min(self._next_look, self._looked + PENDING_SECONDS) if pending else self._next_look
+        if not fell and now < due:
             return
         self._tree.refresh()
         kubelet = file_id(os.path.join(self._config.kubelet_dir, "kubelet.sock"))
         known = self._kubelet and self._kubelet.refresh(self._plugins.keys(), self._tree.lives, kubelet, now)
-        if known is None and now < self._next_look + PENDING_SECONDS:
+        if known is None and now < due + PENDING_SECONDS:
             return  # a pod that began just now is not known yet, and what it uses would be taken for somebody else's
-        pending = self._ledger.granted_since(now - PENDING_SECONDS * 5)
-        self._next_look = now + min(self._config.refresh_seconds, PENDING_SECONDS if pending else 600.0)
+        self._looked, self._next_look = now, now + self._config.refresh_seconds
         if memory is not None:
             resource = memory.resource
             holders, held = self._ledger.holders(resource), self._ledger.ids(resource)
             memory.refresh(holders, held, self._tree.pods, self._tree.kubepods, now)
+        self._gpus.refresh(self._ledger, kubelet)

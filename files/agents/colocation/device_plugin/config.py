@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 
 from colocation.common.command_line import Port
 from colocation.common.config import Between, absolute, ip_address
+from colocation.device_plugin.gpu_config import GpuMemory
 from colocation.device_plugin.memory_config import Memory
 from colocation.device_plugin.reclaim_config import Kubernetes, Reclaim
 
@@ -65,9 +66,20 @@ class Config:
     mock: Mapping[Resource, Annotated[int, Between(0, 1_000_000)]] = field(default_factory=lambda: MappingProxyType({}))
     memory: Mapping[Resource, Memory] = field(default_factory=lambda: MappingProxyType({}))
     reclaim: Reclaim = field(default_factory=Reclaim)  # of that memory
+    gpu: Mapping[Resource, GpuMemory] = field(default_factory=lambda: MappingProxyType({}))
 
     def complaints(self) -> Iterator[tuple[str, str]]:
         if len(self.memory) > 1:
             yield "memory", "a node's memory can be offered as one resource only"
+        if len(self.gpu) > 1:
+            yield "gpu", "a node's GPUs can be offered as one resource only"
         for name in sorted(self.mock.keys() & self.memory.keys()):
             yield "memory", f'"{name}" is a resource of mock already'
+        for name in sorted(self.gpu.keys() & (self.mock.keys() | self.memory.keys())):
+            yield "gpu", f'"{name}" is a resource of another source already'
+        for resource, settings in self.gpu.items():
+            for name in filter(None, (settings.count_resource, settings.core_resource)):
+                if complaint := resource_name(name):
+                    yield "gpu", complaint
+                elif name in (resource, *self.mock, *self.memory):
+                    yield "gpu", f'"{name}" is a resource that is offered already'

@@ -19,6 +19,10 @@ class NoSuchDevice(Exception):
     """The kubelet asks for a device that is not offered."""
 
 
+class Refused(Exception):
+    """A container can't have what the kubelet wants for it; says why."""
+
+
 class NotReady(Exception):
     """A source can't say yet what it has; nothing is offered until it can."""
 
@@ -38,6 +42,7 @@ class Grant:
 
     environment: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     annotations: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    cdi: tuple[str, ...] = ()  # devices by their names of the Container Device Interface
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,9 @@ TABLE = {
     "ContainerAllocateResponse": {
         "envs": (1, "map<string, string>"),
         "annotations": (4, "map<string, string>"),
+        "cdi_devices": (5, "repeated CDIDevice"),
     },
+    "CDIDevice": {"name": (1, "string")},
     "PreferredAllocationRequest": {"container_requests": (1, "repeated ContainerPreferredAllocationRequest")},
     "ContainerPreferredAllocationRequest": {
         "available_deviceIDs": (1, "repeated string"),
@@ -131,7 +133,8 @@ def encode_grants(grants: Sequence[Grant]) -> bytes:
     """The answer to an allocation, a part for each container."""
     message = MESSAGES["AllocateResponse"]()
     for grant in grants:
-        message.container_responses.add(envs=dict(grant.environment), annotations=dict(grant.annotations))
+        part = {"envs": dict(grant.environment), "annotations": dict(grant.annotations)}
+        message.container_responses.add(**part, cdi_devices=[{"name": name} for name in grant.cdi])
     return _bytes(message)
 
 

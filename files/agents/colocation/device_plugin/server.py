@@ -13,7 +13,7 @@ import grpc
 
 from colocation.common.journal import Log
 from colocation.device_plugin import protocol
-from colocation.device_plugin.devices import NoSuchDevice, Options, Source
+from colocation.device_plugin.devices import NoSuchDevice, Options, Refused, Source
 
 THREADS = 8  # one for each kubelet that watches, the others for allocations
 DIAL_SECONDS = 5.0
@@ -146,6 +146,8 @@ class PluginServer:
             return question()
         except NoSuchDevice as problem:
             code, why = grpc.StatusCode.NOT_FOUND, str(problem)
+        except Refused as problem:
+            code, why = grpc.StatusCode.FAILED_PRECONDITION, str(problem)
         except NotImplementedError:
             code, why = grpc.StatusCode.UNIMPLEMENTED, f"{self.source.resource} answers no {what}"
         except Exception as problem:

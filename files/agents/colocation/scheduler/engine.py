@@ -17,6 +17,7 @@ from typing import TypeVar
 from colocation.common.journal import Log
 from colocation.common.kube_access import Access, from_pod
 from colocation.common.kube_api import Document, KubeApi, kubeconfig
+from colocation.common.watching import Kind, Listener, Watch
 from colocation.scheduler.cluster import Cluster
 from colocation.scheduler.config import Config, addresses
 from colocation.scheduler.kubelets import KubeletSource
@@ -25,7 +26,6 @@ from colocation.scheduler.nodes import Node, read_node
 from colocation.scheduler.pods import Pod, read_pod
 from colocation.scheduler.prometheus import PrometheusSource
 from colocation.scheduler.sources import Sampling, Source, SourceError
-from colocation.scheduler.watching import Kind, Listener, Watch
 
 CHUNK = 50  # nodes for which the lock is held at a time
 BREATH = 0.001  # seconds in which requests get the lock, which is not fair by itself

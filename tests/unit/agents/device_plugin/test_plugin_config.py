@@ -17,6 +17,12 @@ def test_the_seeds_ten_devices() -> None:
     assert config.status == StatusPage("127.0.0.1", 9461)
 
 
+def test_the_seeds_gpus() -> None:
+    (gpu,) = load(Config, "gpu: {doslab.io/gpu-memory: {}}", "dp.yaml").gpu.values()
+    assert (gpu.unit_mib, gpu.count_resource, gpu.core_resource) == (1, "doslab.io/gpu-count", "doslab.io/gpu-core")
+    assert not gpu.allow_multi_gpu and not gpu.double_file
+
+
 @pytest.mark.parametrize("name", ["mock.com/gpu", "mock/gpu", "test.com/colocation-memory", "a/B_c.d"])
 def test_names_of_resources(name: str) -> None:
     assert resource_name(name) is None
@@ -39,6 +45,14 @@ def test_what_the_kubelet_would_not_take(name: str) -> None:
         ("kubelet_dir: k", 'kubelet_dir: "k" does not begin with /'),
         (f"kubelet_dir: /{'k' * 42}", "kubelet_dir: is longer than 42 characters; paths of sockets can't be so long"),
         ("status: {address: here}", 'status.address: "here" is no IP address'),
+        ("gpu: {a/b: {}, a/c: {}}", "gpu: a node's GPUs can be offered as one resource only"),
+        ("{mock: {a/b: 1}, gpu: {a/b: {}}}", 'gpu: "a/b" is a resource of another source already'),
+        ("gpu: {a/b: {core_resource: a/b}}", 'gpu: "a/b" is a resource that is offered already'),
+        ("gpu: {a/b: {count_resource: gpus}}", 'gpu: "gpus" is no name of a resource, such as "mock.com/gpu"'),
+        (
+            "gpu: {a/b: {cdi_kind: gpu}}",
+            'gpu."a/b".cdi_kind: "gpu" is no kind of CDI devices, such as "nvidia.com/gpu"',
+        ),
         ("stream_grace: 3", 'stream_grace: unknown key; did you mean "stream_grace_seconds"?'),
     ],
 )

@@ -16,11 +16,11 @@ from ansible_collections.colocation.kubernetes.tests.unit.agents.common.api_doub
     Authority,
     api_double,
 )
+from colocation.common import watching
 from colocation.common.kube_access import Access, Material
 from colocation.common.kube_api import Document, KubeApi
 from colocation.common.retry import Backoff
-from colocation.scheduler import watching
-from colocation.scheduler.watching import Kind, Listener, Watch
+from colocation.common.watching import Kind, Listener, Watch
 
 PODS = Kind("pods", "/api/v1/pods", 2, "spec.nodeName!=")
 EXPIRED = {"type": "ERROR", "object": {"code": 410, "reason": "Expired", "message": "too old resource version"}}

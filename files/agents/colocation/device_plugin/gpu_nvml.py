@@ -1,0 +1,161 @@
+# Copyright: colocation.kubernetes contributors
+# Apache-2.0 License (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""GPUs by NVIDIA's driver (NVML), through NVIDIA's own binding, which is loaded when it is first needed.
+
+A GPU that can't be asked any more stays what it was, and ill. Where the driver itself does not answer, it is begun with
+anew at the next poll.
+"""
+
+from __future__ import annotations
+
+import importlib
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from colocation.device_plugin.gpu_backend import Backend, NoDriver, Seen
+
+MIB = 1 << 20
+PCI = "/sys/bus/pci/devices"
+LONGEST_WAIT = 1.0  # seconds, after which a wait looks whether it is closed
+
+
+class Nvml(Backend):
+    """`nvml` is the binding."""
+
+    about = "NVML"
+
+    def __init__(self, load: Callable[[], Any] = lambda: importlib.import_module("pynvml"), pci: str = PCI) -> None:
+        self._load = load
+        self._pci = Path(pci)
+        self._nvml: Any = None
+        self._seen: dict[int, Seen] = {}  # by index
+        self._events: Any = None
+        self._ended = threading.Event()
+
+    def poll(self) -> tuple[Seen, ...]:
+        nvml = self._begun()
+        try:
+            count = nvml.nvmlDeviceGetCount()
+        except nvml.NVMLError as problem:
+            self._forget()
+            raise NoDriver(f"the driver does not say how many GPUs there are: {problem}") from None
+        for index in range(count):
+            try:
+                self._seen[index] = self._look(nvml.nvmlDeviceGetHandleByIndex(index))
+            except nvml.NVMLError as problem:
+                if index in self._seen:
+                    self._seen[index] = replace(self._seen[index], ill=f"the driver says: {problem}")
+        return tuple(self._seen.values())
+
+    def wait(self, seconds: float) -> tuple[tuple[str, int], ...]:
+        if self._events is None:
+            self._ended.wait(seconds)
+            return ()
+        nvml = self._nvml
+        left = seconds
+        while left > 0 and not self._ended.is_set():
+            step = min(left, LONGEST_WAIT)
+            left -= step
+            try:
+                event = nvml.nvmlEventSetWait_v2(self._events, int(step * 1000))
+            except nvml.NVMLError_Timeout:
+                continue
+            except nvml.NVMLError:
+                self._ended.wait(step)
+                continue
+            if event.eventType == nvml.nvmlEventTypeXidCriticalError:
+                return self._errors(event)
+        return ()
+
+    def close(self) -> None:
+        self._ended.set()
+
+    def _errors(self, event: Any) -> tuple[tuple[str, int], ...]:
+        """Whose error it is; one that names no GPU is of all."""
+        try:
+            uuids = [self._nvml.nvmlDeviceGetUUID(event.device)]
+        except self._nvml.NVMLError:
+            uuids = [seen.uuid for seen in self._seen.values()]
+        return tuple((uuid, int(event.eventData)) for uuid in uuids)
+
+    def _begun(self) -> Any:
+        """The binding, with the driver ready."""
+        if self._nvml is None:
+            try:
+                nvml = self._load()
+                nvml.nvmlInit()
+            except Exception as problem:  # of the import, of ctypes, or of NVML
+                raise NoDriver(f"there is no NVIDIA driver: {problem}") from None
+            self._nvml = nvml
+            self._events = self._listen(nvml)
+        return self._nvml
+
+    def _listen(self, nvml: Any) -> Any:
+        """A set of events of all GPUs that tell of errors; None where none does."""
+        listens = False
+        try:
+            events = nvml.nvmlEventSetCreate()
+            for index in range(nvml.nvmlDeviceGetCount()):
+                handle = nvml.nvmlDeviceGetHandleByIndex(index)
+                kind = nvml.nvmlEventTypeXidCriticalError & nvml.nvmlDeviceGetSupportedEventTypes(handle)
+                if kind:
+                    nvml.nvmlDeviceRegisterEvents(handle, kind, events)
+                    listens = True
+        except nvml.NVMLError:
+            return events if listens else None
+        return events if listens else None
+
+    def _forget(self) -> None:
+        nvml, self._nvml, self._events = self._nvml, None, None
+        try:
+            nvml.nvmlShutdown()
+        except nvml.NVMLError:
+            pass
+
+    def _look(self, handle: Any) -> Seen:
+        nvml = self._nvml
+        return Seen(
+            nvml.nvmlDeviceGetUUID(handle),
+            int(nvml.nvmlDeviceGetMemoryInfo(handle).total) // MIB,
+            nvml.nvmlDeviceGetName(handle),
+            self._numa(handle),
+            self._illness(handle),
+            self._instances(handle),
+        )
+
+    def _illness(self, handle: Any) -> str:
+        try:
+            _right, _wrong, _pending, failed = self._nvml.nvmlDeviceGetRemappedRows(handle)
+        except self._nvml.NVMLError:
+            return ""  # older GPUs don't remap
+        return "its broken memory could not be replaced (row remapping failed)" if failed else ""
+
+    def _numa(self, handle: Any) -> int | None:
+        """By its place on the bus, as the driver itself answers that for few GPUs."""
+        address = self._nvml.nvmlDeviceGetPciInfo(handle).busId
+        text = address.decode() if isinstance(address, bytes) else str(address)
+        domain, _colon, rest = text.lower().partition(":")
+        try:
+            node = int((self._pci / f"{domain[-4:]}:{rest}" / "numa_node").read_text())
+        except (OSError, ValueError):
+            return None
+        return node if node >= 0 else None
+
+    def _instances(self, handle: Any) -> tuple[tuple[str, int], ...] | None:
+        nvml = self._nvml
+        try:
+            if not nvml.nvmlDeviceGetMigMode(handle)[0]:
+                return None
+        except nvml.NVMLError:
+            return None  # GPUs that know no MIG
+        found: list[tuple[str, int]] = []
+        for index in range(nvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
+            try:
+                part = nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
+            except nvml.NVMLError_NotFound:
+                continue
+            found.append((nvml.nvmlDeviceGetUUID(part), int(nvml.nvmlDeviceGetMemoryInfo(part).total) // MIB))
+        return tuple(found)

@@ -1,0 +1,118 @@
+# Copyright: colocation.kubernetes contributors
+# Apache-2.0 License (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""What is asked of the API and written there, against a double of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ansible_collections.colocation.kubernetes.tests.unit.agents.common.api_double import Answer, ApiDouble
+from ansible_collections.colocation.kubernetes.tests.unit.agents.device_plugin.gpu_model import RESOURCE, MadePod
+from colocation.common.kube_api import ApiError, KubeApi
+from colocation.device_plugin.gpu_cluster import GpuCluster, PodBook
+from colocation.device_plugin.gpu_pods import ASSIGNED, UUID
+from colocation.device_plugin.reclaim_events import About
+
+U0, U1 = (f"GPU-{n:08x}-0000-0000-0000-000000000000" for n in range(2))
+
+
+@pytest.fixture
+def cluster(api: KubeApi) -> GpuCluster:
+    return GpuCluster(api, api, "worker1", RESOURCE)
+
+
+def noted(pod: MadePod, uuid: str) -> dict[str, Any]:
+    pod.annotations |= {UUID: uuid, ASSIGNED: "true"}
+    return pod.document()
+
+
+def test_the_book_has_those_who_want_units() -> None:
+    book = PodBook(RESOURCE)
+    one, other = MadePod(1, (), (4,)), MadePod(2, (), (5,))
+    book.page([one.document(), MadePod(3, (), ()).document()])
+    assert book.pods == ()
+    book.listed()
+    assert [pod.name for pod in book.pods] == ["pod-1"]
+    book.happened("ADDED", other.document())
+    one.phase = "Succeeded"
+    book.happened("MODIFIED", one.document())
+    assert [pod.name for pod in book.pods] == ["pod-2"]
+    book.happened("DELETED", other.document())
+    assert book.pods == ()
+    book.page([other.document()])
+    book.listed()
+    assert [pod.name for pod in book.pods] == ["pod-2"]
+
+
+def test_only_the_nodes_own_pods_are_asked_for(cluster: GpuCluster, double: ApiDouble) -> None:
+    double.answers = [Answer(200, {"items": [MadePod(1, (), (4,)).document()]})]
+    assert [pod.name for pod in cluster.pods_now()] == ["pod-1"]
+    assert double.asked[0].path == "/api/v1/pods?fieldSelector=spec.nodeName%3Dworker1"
+
+
+def test_the_truth_is_written_once(cluster: GpuCluster, double: ApiDouble) -> None:
+    pod = MadePod(1, (), (4,), {UUID: U0, ASSIGNED: "false"})
+    cluster.book.happened("ADDED", pod.document())
+    double.answers = [Answer(200, noted(pod, U1))]
+    cluster.record({(pod.uid, "c0"): (U1,)})
+    cluster.work(1.0)
+    cluster.work(2.0)
+    (asked,) = double.asked
+    assert (asked.verb, asked.path) == ("PATCH", "/api/v1/namespaces/n/pods/pod-1/status")
+    assert asked.kind == "application/merge-patch+json"
+    assert asked.body == {"metadata": {"uid": pod.uid, "annotations": {UUID: U1, ASSIGNED: "true"}}}
+    assert cluster.noted == 1
+
+
+@pytest.mark.parametrize("status", [404, 409, 422])
+def test_a_pod_that_is_no_more_holds_nobody_up(cluster: GpuCluster, double: ApiDouble, status: int) -> None:
+    gone, there = MadePod(1, (), (4,)), MadePod(2, (), (4,))
+    for pod in (gone, there):
+        cluster.book.happened("ADDED", pod.document())
+    double.answers = [Answer(status, {"message": "no"}), Answer(200, noted(there, U1))]
+    cluster.record({(gone.uid, "c0"): (U0,), (there.uid, "c0"): (U1,)})
+    cluster.work(1.0)
+    assert [asked.path.split("/")[-2] for asked in double.asked] == ["pod-1", "pod-2"]
+    assert cluster.noted == 1
+
+
+def test_the_counts_are_written_where_they_differ(cluster: GpuCluster, double: ApiDouble) -> None:
+    counts = {"doslab.io/gpu-count": "2", "doslab.io/gpu-core": "200"}
+    cluster.count(counts)
+    double.answers = [Answer(200, {"status": {"capacity": {"doslab.io/gpu-count": "2", "cpu": "4"}}}), Answer(200, {})]
+    cluster.work(1.0)
+    get, patch = double.asked
+    assert get.path == "/api/v1/nodes/worker1"
+    assert (patch.verb, patch.path) == ("PATCH", "/api/v1/nodes/worker1/status")
+    assert patch.body == {"status": {"capacity": counts, "allocatable": counts}}
+    double.answers = [Answer(200, {"status": {"capacity": counts}})]
+    cluster.work(2.0)
+    cluster.count(dict(counts))
+    cluster.work(20.0)
+    assert len(double.asked) == 2
+    cluster.work(31.0)  # looked at again, and nothing to do
+    cluster.look_again()
+    cluster.work(32.0)
+    assert [asked.verb for asked in double.asked[2:]] == ["GET", "GET"]
+
+
+def test_events_are_about_a_pod_or_the_node(cluster: GpuCluster, double: ApiDouble) -> None:
+    cluster.tell(About("Pod", "pod-1", "u", "n"), "Larger", "than any.")
+    cluster.tell(None, "Ill", "a GPU.")
+    cluster.work(1.0)
+    bodies = [asked.body for asked in double.asked]
+    assert [(body["involvedObject"]["kind"], body["reason"]) for body in bodies] == [("Pod", "Larger"), ("Node", "Ill")]
+    assert bodies[1]["involvedObject"]["name"] == "worker1"
+
+
+def test_an_api_that_refuses_is_asked_again_later(cluster: GpuCluster, double: ApiDouble) -> None:
+    pod = MadePod(1, (), (4,))
+    cluster.book.happened("ADDED", pod.document())
+    cluster.record({(pod.uid, "c0"): (U1,)})
+    double.answers = [Answer(403, {"message": "forbidden"}), Answer(200, noted(pod, U1))]
+    with pytest.raises(ApiError, match="forbidden"):
+        cluster.work(1.0)
+    cluster.work(2.0)
+    assert cluster.noted == 1

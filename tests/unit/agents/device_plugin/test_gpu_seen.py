@@ -1,0 +1,169 @@
+# Copyright: colocation.kubernetes contributors
+# Apache-2.0 License (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""How GPUs are seen: the file's double, health, MIG, and what is kept when nothing can be seen."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from colocation.device_plugin.gpu_backend import Backend, NoDriver, Seen, offered
+from colocation.device_plugin.gpu_file_double import FileDouble
+from colocation.device_plugin.gpu_health import Health
+from colocation.device_plugin.gpu_nvml import Nvml
+from colocation.device_plugin.gpu_watcher import GpuWatcher
+
+U0, U1 = (f"GPU-{n:08x}-0000-0000-0000-000000000000" for n in range(2))
+
+
+def describe(file: Path, *gpus: dict[str, Any]) -> None:
+    scratch = file.with_suffix(".new")
+    scratch.write_text(json.dumps({"gpus": gpus}))
+    scratch.replace(file)
+
+
+def gpu(uuid: str, mib: int = 81920, **more: Any) -> dict[str, Any]:
+    return {"uuid": uuid, "memoryMiB": mib, **more}
+
+
+def test_the_file_is_read_anew(tmp_path: Path) -> None:
+    file = tmp_path / "gpus.yaml"
+    file.write_text(
+        f"gpus: [{{uuid: {U0}, memoryMiB: 81920, model: H100, numa: 1, health: healthy}}, {{uuid: {U1}, memoryMiB: 9}}]"
+    )
+    double = FileDouble(str(file))
+    assert double.poll() == (Seen(U0, 81920, "H100", 1, ""), Seen(U1, 9, "a GPU of a file", None, ""))
+    describe(file, gpu(U0, health="fell off the bus"))
+    assert double.poll() == (Seen(U0, 81920, "a GPU of a file", None, "fell off the bus"),)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("gpus: [{uuid: GPU-1}]", "memoryMiB: is missing"),
+        ("gpus: [{uuid: GPU-1, memoryMiB: 0}]", "memoryMiB: must be between 1 and"),
+        ("gpus: [{uuid: 'GPU 1', memoryMiB: 5}]", '"GPU 1" is no UUID of a GPU'),
+        ("gpus: [{uuid: GPU-1, memoryMiB: 5, helth: bad}]", 'did you mean "health"?'),
+        ("{", "gpus.yaml"),
+    ],
+)
+def test_a_file_that_says_nothing(tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "gpus.yaml"
+    file.write_text(text)
+    with pytest.raises(NoDriver) as caught:
+        FileDouble(str(file)).poll()
+    assert said in str(caught.value)
+
+
+def test_mig_is_left_out_or_listed(tmp_path: Path) -> None:
+    file = tmp_path / "gpus.yaml"
+    parts = [{"uuid": "MIG-1", "memoryMiB": 10240}, {"uuid": "MIG-2", "memoryMiB": 20480}]
+    describe(file, gpu(U0, mig=parts, health="hot"), gpu(U1, mig=None))
+    seen = FileDouble(str(file)).poll()
+    whole, left_out = offered(seen, {}, "skip")
+    assert [one.uuid for one in whole] == [U1]
+    assert left_out == (f"{U0} is in MIG mode",)
+    listed, left_out = offered(seen, {}, "list")
+    assert [(one.uuid, one.memory_mib, one.ill) for one in listed] == [
+        ("MIG-1", 10240, "hot"),
+        ("MIG-2", 20480, "hot"),
+        (U1, 81920, ""),
+    ]
+    assert not left_out
+
+
+def test_a_reported_error_holds_until_nothing_was_wrong_for_a_while() -> None:
+    health = Health(rest_seconds=60)
+    assert health.reported(U0, 79, 100.0)
+    assert health.judge({U0: "", U1: ""}, 101.0) == {U0: "the driver reported XID 79", U1: ""}
+    assert health.judge({U0: "lost"}, 130.0) == {U0: "lost"}
+    assert health.judge({U0: ""}, 161.0)[U0]
+    assert health.reported(U0, 48, 170.0)
+    assert health.judge({U0: ""}, 229.0) == {U0: "the driver reported XID 48"}
+    assert health.judge({U0: ""}, 230.0) == {U0: ""}
+
+
+@pytest.mark.parametrize("xid", [13, 31, 43, 45, 68, 109])
+def test_errors_of_programs_say_nothing_of_the_gpu(xid: int) -> None:
+    health = Health()
+    assert not health.reported(U0, xid, 1.0)
+    assert health.judge({U0: ""}, 2.0) == {U0: ""}
+
+
+def test_what_can_not_be_seen_stays_as_it_was(tmp_path: Path) -> None:
+    file = tmp_path / "gpus.yaml"
+    watcher = GpuWatcher(FileDouble(str(file)), "skip", 5.0, 60.0)
+    watcher.poll(1.0)
+    assert watcher.look is None and "can't be read" in watcher.problem
+    describe(file, gpu(U0))
+    watcher.poll(2.0)
+    assert watcher.look is not None and watcher.problem == ""
+    before = watcher.look
+    watcher.poll(3.0)
+    assert watcher.look is before
+    os.unlink(file)
+    watcher.poll(4.0)
+    assert watcher.look is before and "can't be read" in watcher.problem
+
+
+def test_a_namesake_is_left_out(tmp_path: Path) -> None:
+    file = tmp_path / "gpus.yaml"
+    describe(file, gpu(U0), gpu(U0[:-1] + "1"))
+    watcher = GpuWatcher(FileDouble(str(file)), "skip", 5.0, 60.0)
+    watcher.poll(1.0)
+    assert watcher.look is not None
+    assert [one.uuid for one in watcher.look.gpus] == [U0]
+    assert watcher.look.left_out == (f"{U0[:-1]}1 has the short name of another one",)
+
+
+class ErringBackend(Backend):
+    """One that reports an error once, and lets nobody wait."""
+
+    about = "made up"
+
+    def __init__(self) -> None:
+        self.errors: tuple[tuple[str, int], ...] = ((U0, 79),)
+        self.ended = False
+
+    def poll(self) -> tuple[Seen, ...]:
+        return (Seen(U0, 10, "", None, ""),)
+
+    def wait(self, seconds: float) -> tuple[tuple[str, int], ...]:
+        time.sleep(0.01)
+        told, self.errors = self.errors, ()
+        return told
+
+    def close(self) -> None:
+        self.ended = True
+
+
+def test_an_error_is_seen_at_once_and_its_end_too() -> None:
+    backend = ErringBackend()
+    watcher = GpuWatcher(backend, "skip", 600.0, 0.3)
+    watcher.start()
+    try:
+        for ill in (True, False):
+            end = time.monotonic() + 10
+            while watcher.look is None or bool(watcher.look.gpus[0].ill) != ill:
+                assert time.monotonic() < end
+                time.sleep(0.01)
+    finally:
+        watcher.stop()
+    assert backend.ended
+
+
+def test_where_there_is_no_driver_that_is_said() -> None:
+    def absent() -> Any:
+        raise ModuleNotFoundError("No module named 'pynvml'")
+
+    nvml = Nvml(absent)
+    for _time in range(2):
+        with pytest.raises(NoDriver, match="there is no NVIDIA driver: No module named 'pynvml'"):
+            nvml.poll()
+    nvml.close()
+    assert nvml.wait(600.0) == ()
