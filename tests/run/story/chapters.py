@@ -155,15 +155,15 @@ def web_placed(scene: Scene) -> Look:
     if len(ready) < len(workloads.WEB):
         return Look(False, f"{len(ready)} of {len(workloads.WEB)} pods run")
     machine = json.loads(scene.ssh(HOT, "cri-resmgr topology --json"))
-    places = _places(machine)
+    found = places(machine)
     wanted = {name: "CCX" if cpus <= 2 else "NUMA" for name, cpus in workloads.WEB.items()}
-    seen = ", ".join(f"{name} wants {workloads.WEB[name]} and has {places.get(name, 'no place')}" for name in wanted)
-    return Look(all(places.get(name, "").startswith(kind) for name, kind in wanted.items()), seen)
+    seen = ", ".join(f"{name} wants {workloads.WEB[name]} and has {found.get(name, 'no place')}" for name in wanted)
+    return Look(all(found.get(name, "").startswith(kind) for name, kind in wanted.items()), seen)
 
 
-def _places(machine: dict[str, Any]) -> dict[str, str]:
+def places(machine: dict[str, Any]) -> dict[str, str]:
     """The place of each of our pods."""
-    places: dict[str, str] = {}
+    found: dict[str, str] = {}
     for socket in machine["sockets"]:
         for numa in socket["numas"]:
             parts = [(f"NUMA {numa['numa']}", numa), *((f"CCX {ccx['ccx']}", ccx) for ccx in numa["ccxs"])]
@@ -171,8 +171,8 @@ def _places(machine: dict[str, Any]) -> dict[str, str]:
                 for one in part["containers"]:
                     namespace, pod, *dummy = str(one["name"]).split("/")
                     if namespace == workloads.NAMESPACE:
-                        places[pod] = f"{name} (CPUs {one['cpus']})"
-    return places
+                        found[pod] = f"{name} (CPUs {one['cpus']})"
+    return found
 
 
 def topology(scene: Scene) -> Sequence[str]:

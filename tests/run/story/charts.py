@@ -43,7 +43,7 @@ CHARTS = (
     Chart(
         "pressure",
         "Memory pressure",
-        "% of time",
+        "%",
         "The part of the last ten seconds in which some task stood still for want of memory (PSI, some, avg10).",
         {"some": "tasks stall"},
         stepped=False,

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 
-from .timeline import Mark, Sample, runs, thinned
+from .timeline import Mark, Sample, is_number, runs, thinned
 
 WIDTH, HEIGHT = 880, 250
 LEFT, RIGHT, TOP, BOTTOM = 58, 14, 26, 26
@@ -66,7 +66,7 @@ def draw(plot: Plot, marks: Sequence[Mark], begin: float, end: float) -> str:
     """The picture."""
     scale = _scale(plot, begin, end)
     body = [*_grid(plot, scale), *_marks(marks, scale), *_guides(plot, scale), *_lines(plot, scale)]
-    if not any(math.isfinite(sample.value) for line in plot.lines for sample in line.samples):
+    if not any(is_number(sample.value) for line in plot.lines for sample in line.samples):
         body.append(_text(WIDTH / 2, HEIGHT / 2, "Nothing was measured.", "empty", "middle"))
     return (
         f'<svg class="plot" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
@@ -85,7 +85,7 @@ def described(plot: Plot) -> str:
     """The picture in words."""
     parts = []
     for line in plot.lines:
-        values = [s.value for s in line.samples if math.isfinite(s.value)]
+        values = [s.value for s in line.samples if is_number(s.value)]
         if values:
             low, high, last = shown(min(values)), shown(max(values)), shown(values[-1])
             parts.append(f"{line.name}: between {low} and {high}, at the end {last}")
@@ -126,8 +126,8 @@ def ticks(low: float, high: float, most: int = 5) -> list[float]:
 
 
 def _scale(plot: Plot, begin: float, end: float) -> _Scale:
-    values = [s.value for line in plot.lines for s in line.samples if math.isfinite(s.value)]
-    values += [value for value in plot.guides.values() if math.isfinite(value)]
+    values = [s.value for line in plot.lines for s in line.samples if is_number(s.value)]
+    values += [value for value in plot.guides.values() if is_number(value)]
     low, high = min([0.0, *values]), max([0.0, *values])
     if high - low < 1e-12:
         high = low + 1.0
@@ -163,7 +163,7 @@ def _marks(marks: Sequence[Mark], scale: _Scale) -> Iterator[str]:
 
 def _guides(plot: Plot, scale: _Scale) -> Iterator[str]:
     for name, value in plot.guides.items():
-        if math.isfinite(value):
+        if is_number(value):
             y = scale.y(value)
             yield f'<path class="guide" d="M{LEFT} {y}H{WIDTH - RIGHT}"/>'
             yield _text(WIDTH - RIGHT - 4, y - 4, name, "note", "end")

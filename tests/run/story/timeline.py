@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 GAP_SECONDS = 25.0  # five looks that brought nothing
+LARGEST = 1e18
 
 
 class Key(NamedTuple):
@@ -43,6 +44,11 @@ class Mark:
 Series = Mapping[Key, Sequence[Sample]]
 
 
+def is_number(value: float) -> bool:
+    """Whether a value can be a measured one, and be drawn beside others."""
+    return math.isfinite(value) and abs(value) <= LARGEST
+
+
 class Timeline:
     """All series of one telling, in the order in which they were first seen."""
 
@@ -60,14 +66,14 @@ class Timeline:
 
     def last(self, key: Key) -> float | None:
         """The latest number of a series."""
-        return next((s.value for s in reversed(self._samples.get(key, ())) if math.isfinite(s.value)), None)
+        return next((s.value for s in reversed(self._samples.get(key, ())) if is_number(s.value)), None)
 
 
 def runs(samples: Sequence[Sample], gap: float = GAP_SECONDS) -> Iterator[list[Sample]]:
     """The unbroken parts of a series, in the order of time."""
     part: list[Sample] = []
     for sample in sorted(samples, key=lambda one: one.at):
-        broken = not math.isfinite(sample.value)
+        broken = not is_number(sample.value)
         if part and (broken or sample.at - part[-1].at > gap):
             yield part
             part = []
@@ -106,7 +112,7 @@ def _slices(samples: Sequence[Sample], begin: float, width: float) -> Iterator[l
 
 def rows(series: Series, keys: Sequence[Key], most: int) -> list[tuple[float, tuple[float | None, ...]]]:
     """A table of some series: a row for each slice of time, with the last number in it; None where there was none."""
-    numbers = {key: [s for s in series.get(key, ()) if math.isfinite(s.value)] for key in keys}
+    numbers = {key: [s for s in series.get(key, ()) if is_number(s.value)] for key in keys}
     times = [sample.at for samples in numbers.values() for sample in samples]
     if not times:
         return []
