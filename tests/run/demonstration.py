@@ -15,12 +15,12 @@ from .process import child
 from .report import CannotGoOn
 from .setup import Session
 from .story.chapters import STORY, stands
-from .story.page import Happened, Telling, Told, page
+from .story.page import Telling, Told, page
 from .story.plot import clock
 from .story.scene import Scene
 from .story.steps import Step, StepFailed, Trouble, tell
 from .story.timeline import to_document
-from .story.watching import events, watching
+from .story.watching import watching
 
 Story = tuple[Step[Scene], ...]
 
@@ -126,20 +126,16 @@ def _load_images(scene: Scene) -> None:
 def _tell(session: Session, scene: Scene, steps: Story, target: Path) -> None:
     """Tell the story; the page is written however it ends."""
     told: list[Told] = []
-    happened: tuple[Happened, ...] = ()
+    scene.begin()
     when = time.strftime("%Y-%m-%d %H:%M")
     try:
         with scene.with_api(), watching(scene):
-            try:
-                tell(steps, scene, scene, told)
-            finally:
-                if not any(one.outcome == "stopped" for one in told):  # who interrupts wants no more questions asked
-                    happened = events(scene)
+            tell(steps, scene, scene, told)
     except (StepFailed, Trouble) as failed:
         number = len(told)
         raise CannotGoOn(_why(session, failed, number, steps)) from None
     finally:
-        telling = Telling(TITLE, when, tuple(told), scene.series(), happened, tuple(scene.texts.items()))
+        telling = Telling(TITLE, when, tuple(told), scene.series(), scene.events(), tuple(scene.texts.items()))
         _write(target, telling)
         session.report.say(f"\nThe report: {shown(target, session.environ)}")
     session.report.say("\n" + "\n".join(f"  {clock(one.end - one.begin):>6}  {one.title}" for one in told))

@@ -19,10 +19,12 @@ from typing import Any
 from ..process import child
 from ..setup import Session
 from .api import Api
+from .page import Happened
 from .plays import Progress, why
 from .plot import clock
+from .readings import Values
 from .steps import Trouble
-from .timeline import Series, Timeline
+from .timeline import Key, Series, Timeline
 
 
 class Scene:
@@ -34,7 +36,7 @@ class Scene:
         self.inventory = inventory
         self.logs = session.logs
         self.texts: dict[str, str] = {}  # what programs printed that belongs on the page, by title
-        self.began = time.time()
+        self.began = time.time()  # by the clock on the wall, as the API's stamps are
         self.recap: list[str] = []  # of the last playbook
         self.before: dict[str, list[str]] = {}  # what stood on each node before the first run
         self.collection = session.stage.collection
@@ -43,9 +45,14 @@ class Scene:
         self._guard = threading.Lock()
         self._timeline = Timeline()
         self._start = time.monotonic()
+        self._heard: dict[str, Happened] = {}
         self._api: Api | None = None
 
     # -- the teller ---------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """From now on it is told."""
+        self.began, self._start = time.time(), time.monotonic()
 
     def now(self) -> float:
         """Seconds since the beginning."""
@@ -61,17 +68,27 @@ class Scene:
 
     # -- what is measured ---------------------------------------------------------------------------------
 
-    def record(self, values: dict[Any, float]) -> None:
+    def record(self, values: Values) -> None:
         """Values of this moment; any thread may."""
         with self._guard:
             self._timeline.record(self.now(), values)
+
+    def heard(self, key: str, event: Happened) -> None:
+        """An Event; the same one may come again."""
+        with self._guard:
+            self._heard.setdefault(key, event)
+
+    def events(self) -> tuple[Happened, ...]:
+        """All Events that were heard of."""
+        with self._guard:
+            return tuple(self._heard.values())
 
     def series(self) -> Series:
         """All that was measured."""
         with self._guard:
             return self._timeline.series()
 
-    def last(self, key: Any) -> float | None:
+    def last(self, key: Key) -> float | None:
         """The latest value of a series."""
         with self._guard:
             return self._timeline.last(key)

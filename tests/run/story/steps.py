@@ -90,9 +90,10 @@ def tell(steps: Sequence[Step[S]], scene: S, teller: Teller, told: list[Told]) -
                 seen = tuple(_go(step, scene, teller, begin))
             outcome = "left out" if reason else "done"
             seen = (reason,) if reason else seen
-        except StepFailed as failed:
+        except (StepFailed, Trouble) as problem:
+            failed = problem if isinstance(problem, StepFailed) else StepFailed("that this works", str(problem))
             outcome, seen = "failed", (f"expected: {failed.expected}", f"seen: {failed.seen}")
-            raise
+            raise failed from None
         finally:
             end = teller.now()
             told.append(Told(label, step.title, step.line, begin, end, outcome, seen))
@@ -104,13 +105,10 @@ def tell(steps: Sequence[Step[S]], scene: S, teller: Teller, told: list[Told]) -
 def _go(step: Step[S], scene: S, teller: Teller, begin: float) -> Sequence[str]:
     if step.before is not None:
         await_(step.before, scene, teller, begin)
-    try:
-        if step.act is not None:
-            step.act(scene)
-        last = await_(step.until, scene, teller, begin) if step.until is not None else ""
-        lines = step.tells(scene) if step.tells is not None else ()
-    except Trouble as trouble:
-        raise StepFailed("what the step does to work", str(trouble)) from None
+    if step.act is not None:
+        step.act(scene)
+    last = await_(step.until, scene, teller, begin) if step.until is not None else ""
+    lines = step.tells(scene) if step.tells is not None else ()
     return [*([last] if last else []), *lines]
 
 

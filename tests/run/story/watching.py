@@ -86,42 +86,37 @@ def _take(scene: Scene, node: str, line: bytes) -> None:
         values = readings.of_files(node, seen["meminfo"], seen["pressure"]) | readings.of_agent(node, seen["agent"])
     except (ValueError, KeyError, TypeError):
         return  # half a line of a shell that ended
-    scene.record(dict(values))
+    scene.record(values)
 
 
 def _api(scene: Scene, over: threading.Event) -> None:
     while not over.is_set():
-        for look in (_objects, _scores):
+        for look in (_objects, _scores, _events):
             try:
-                scene.record(dict(look(scene)))
+                look(scene)
             except (Trouble, KeyError, TypeError, ValueError):
                 continue  # the API restarts, or there is no extender: nothing was seen, and the plot has a gap
         over.wait(PERIOD)
 
 
-def _objects(scene: Scene) -> readings.Values:
+def _objects(scene: Scene) -> None:
     nodes, pods = scene.api.get("/api/v1/nodes"), scene.api.get("/api/v1/pods")
-    return readings.of_nodes(nodes) | readings.of_pods(pods, scene.nodes)
+    scene.record(readings.of_nodes(nodes) | readings.of_pods(pods, scene.nodes))
 
 
-def _scores(scene: Scene) -> readings.Values:
-    return readings.of_extender(scene.api.get(EXTENDER), PROFILE)
+def _scores(scene: Scene) -> None:
+    scene.record(readings.of_extender(scene.api.get(EXTENDER), PROFILE))
 
 
-def events(scene: Scene) -> tuple[Happened, ...]:
-    """What the agents told the API about pods since the beginning."""
-    try:
-        found = scene.api.get("/api/v1/events").get("items", ())
-    except Trouble:
-        return ()
-    happened = []
-    for event in found:
-        about = event.get("involvedObject", {})
-        if event.get("source", {}).get("component") != "colocation-device-plugin" or about.get("kind") != "Pod":
+def _events(scene: Scene) -> None:
+    """Keep what the agents tell the API about pods: a namespace that goes takes its Events along."""
+    for event in scene.api.get("/api/v1/events").get("items", ()):
+        about, source = event["involvedObject"], event.get("source") or {}
+        if source.get("component") != "colocation-device-plugin" or about.get("kind") != "Pod":
             continue
         stamp = datetime.datetime.fromisoformat(str(event["lastTimestamp"]).replace("Z", "+00:00"))
         at = stamp.timestamp() - scene.began
-        if at >= -1:
+        if at >= -1:  # stamps are whole seconds
             message = f"{about.get('name')}: {event.get('message', '')}"
-            happened.append(Happened(at, str(event["source"].get("host", "")), str(event["reason"]), message))
-    return tuple(happened)
+            found = Happened(at, str(source.get("host", "")), str(event["reason"]), message)
+            scene.heard(f"{event['metadata']['uid']} {event.get('count')}", found)

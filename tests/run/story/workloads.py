@@ -44,7 +44,7 @@ def batch() -> Thing:
     return _deployment("batch", BATCH_PODS, pod)
 
 
-def online(node: str, mib: int, step_mib: int = 64) -> Thing:
+def online(node: str, mib: int, step_mib: int = 32) -> Thing:
     """A service that asks for little and grows on one node, step by step."""
     steps = max(1, mib // step_mib)
     feed = f"i=0; while [ $i -lt {steps} ]; do dd if=/dev/zero bs=1M count={step_mib}; i=$((i+1)); sleep 1; done"
