@@ -64,7 +64,7 @@ def up(session: Session, steps: Story) -> None:
         scene.before = _before(scene, home, fresh)
     with session.report.setting_up("images for the scheduler"):
         _load_images(scene)
-    _tell(session, scene, steps, home / "report.html")
+    tell_and_show(session, scene, steps, home / "report.html")
     offer = Path("tests", "run", "story", "offer.yml")
     session.report.say(
         LOOK.format(
@@ -123,7 +123,7 @@ def _load_images(scene: Scene) -> None:
             raise CannotGoOn(f"{node} does not take the images of the scheduler: {trouble}") from None
 
 
-def _tell(session: Session, scene: Scene, steps: Story, target: Path) -> None:
+def tell_and_show(session: Session, scene: Scene, steps: Story, target: Path) -> None:
     """Tell the story; the page is written however it ends."""
     told: list[Told] = []
     scene.begin()
