@@ -91,12 +91,19 @@ def bench(arguments: Sequence[str]) -> int:
 
 
 def demo(arguments: Sequence[str]) -> int:
-    """./demo: make the demonstration, or remove it."""
-    parser = _parser("demo", "Makes a control plane and worker VMs and runs playbooks/site.yml against them.", "")
+    """./demo: tell the story in a cluster of VMs, or remove that."""
+    listed = "\n".join(f"  {step.name:<10} {step.title}" for step in demonstration.chapters())
+    about = "Makes a control plane and two worker VMs, and tells in them what the collection does, step by step."
+    parser = _parser("demo", about, f"steps:\n{listed}")
+    parser.add_argument("--until", metavar="STEP", default="", help="end after this step, to look around (hot-node …)")
     parser.add_argument("--destroy", action="store_true", help="remove what the demo made")
     chosen = parser.parse_args(arguments)
+    steps = demonstration.chapters(chosen.until)  # before anything is made
     with session(["demo"], Places.of(os.environ), Report(), os.environ) as current:
-        (demonstration.down if chosen.destroy else demonstration.up)(current)
+        if chosen.destroy:
+            demonstration.down(current)
+        else:
+            demonstration.up(current, steps)
     return 0
 
 

@@ -1,47 +1,164 @@
 # Copyright: colocation.kubernetes contributors
 # Apache-2.0 License (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The demo: a small cluster of VMs, a node that is broken, the collection run against it, and what to look at."""
+"""The demo: a small cluster of VMs, the story told in it, and a page that shows how it went."""
 
 from __future__ import annotations
 
+import json
+import shutil
+import time
 from pathlib import Path
+from typing import Any
 
+from .places import shown
 from .process import child
 from .report import CannotGoOn
 from .setup import Session
+from .story.chapters import STORY, stands
+from .story.page import Telling, Told, page
+from .story.plot import clock
+from .story.scene import Scene
+from .story.steps import Step, StepFailed, Trouble, tell
+from .story.timeline import to_document
+from .story.watching import watching
+
+Story = tuple[Step[Scene], ...]
 
 NAME = "demo"
-NODES = ("plain", "plain")
-BROKEN = ("swap-file", "containerd-cgroupfs", "kubelet-disabled")
+NODES = ("dhyana,memory=3G", "cxl,cpus=2")
+IMAGES = {"worker2": ("kube-scheduler", "python")}  # what the scheduler runs on; there is no registry
+TITLE = "Colocation on a small cluster"
 LOOK = """
 Look around:
+  {page}
   tests/cluster/cluster kubectl --name demo get nodes -o wide
   tests/cluster/cluster ssh --name demo worker1
-  ansible-playbook -i {inventory} playbooks/site.yml            # a second run changes nothing
-  ansible-playbook -i {inventory} playbooks/uninstall.yml       # puts the nodes back
-(ansible-playbook is in {tools}.) Remove it all: ./demo --destroy"""
+  ansible-playbook -i {inventory} -e @{offer} playbooks/site.yml
+(ansible-playbook is in {tools}.) Tell it again: ./demo. Remove it all: ./demo --destroy"""
 
 
-def up(session: Session) -> None:
-    """Make the cluster, break a node, run the playbook, show the state."""
-    inventory = session.places.cache / "demo" / "inventory.yml"
-    inventory.parent.mkdir(parents=True, exist_ok=True)
-    playbook = session.stage.collection / "playbooks" / "site.yml"
-    nodes = [word for shape in NODES for word in ("--node", shape)]
-    _step(session, "a control plane and two workers (the first time, all of Kubernetes is built: some 15 minutes)",
-          [_tool(session), "up", "--again", "--name", NAME, *nodes])  # fmt: skip
-    _step(session, f"worker1 breaks, as nodes do: {', '.join(BROKEN)}",
-          [_tool(session), "break", "--name", NAME, "worker1", *BROKEN])  # fmt: skip
+def chapters(until: str = "") -> Story:
+    """The steps of the story, up to and including one."""
+    names = [step.name for step in STORY]
+    if until and until not in names:
+        raise CannotGoOn(f"There is no step called {until}. Steps: {', '.join(names)}.")
+    return STORY[: names.index(until) + 1] if until else STORY
+
+
+def up(session: Session, steps: Story) -> None:
+    """Make the cluster or take the one that stands, tell the story, write the page."""
+    home = session.places.cache / "demo"
+    home.mkdir(parents=True, exist_ok=True)
+    inventory = home / "inventory.yml"
+    fresh = not stands_already(session, home)
+    if fresh:
+        nodes = [word for shape in NODES for word in ("--node", shape)]
+        _made(home).unlink(missing_ok=True)
+        _step(session, "a control plane and two workers (the first time, all of Kubernetes is built: some 15 minutes)",
+              [_tool(session), "up", "--again", "--name", NAME, *nodes])  # fmt: skip
+    else:
+        session.report.say("\n=== the cluster of an earlier run stands; ./demo --destroy removes it")
     _step(session, "an inventory", [_tool(session), "inventory", "--name", NAME, "--output", inventory])
-    _step(session, "playbooks/site.yml: look at every host, then mend what is mendable, one node after the other",
-          [session.tools.command("ansible-playbook"), "-i", inventory, playbook])  # fmt: skip
-    _step(session, "the nodes", [_tool(session), "kubectl", "--name", NAME, "get", "nodes", "-o", "wide"])
-    session.report.say(LOOK.format(inventory=inventory, tools=session.tools.command("ansible-playbook").parent))
+    scene = Scene(session, NAME, inventory, ["worker1", "worker2"])
+    with session.report.setting_up("what stands on the nodes"):
+        scene.before = _before(scene, home, fresh)
+    with session.report.setting_up("images for the scheduler"):
+        _load_images(scene)
+    tell_and_show(session, scene, steps, home / "report.html")
+    offer = Path("tests", "run", "story", "offer.yml")
+    session.report.say(
+        LOOK.format(
+            page=shown(home / "report.html", session.environ),
+            inventory=shown(inventory, session.environ),
+            offer=offer,
+            tools=session.tools.command("ansible-playbook").parent,
+        )  # fmt: skip
+    )
 
 
 def down(session: Session) -> None:
-    """Remove the cluster."""
+    """Remove the cluster, and what was known of it; the page stays."""
+    _made(session.places.cache / "demo").unlink(missing_ok=True)
     _step(session, "the cluster goes", [_tool(session), "down", "--name", NAME])
+
+
+def stands_already(session: Session, home: Path) -> bool:
+    """Whether a cluster of this shape runs whose nodes were looked at before the first run."""
+    try:
+        made = json.loads(_made(home).read_text())
+    except (OSError, ValueError):
+        return False
+    status, log = session.run([_tool(session), "status", "--json"], "cluster-status")
+    if status != 0 or made.get("nodes") != list(NODES):
+        return False
+    known = json.loads(log.read_text().partition("\n")[2])
+    return any(one["name"] == NAME and one["state"] == "runs" for one in known)
+
+
+def _made(home: Path) -> Path:
+    return home / "made.json"
+
+
+def _before(scene: Scene, home: Path, fresh: bool) -> dict[str, list[str]]:
+    """What stood on the nodes before the first run: looked at now, or remembered."""
+    if not fresh:
+        remembered: dict[str, Any] = json.loads(_made(home).read_text())
+        return {node: list(lines) for node, lines in remembered["before"].items()}
+    try:
+        before = {node: stands(scene, node) for node in scene.nodes}
+    except Trouble as trouble:
+        raise CannotGoOn(str(trouble)) from None
+    _made(home).write_text(json.dumps({"nodes": list(NODES), "before": before}))
+    return before
+
+
+def _load_images(scene: Scene) -> None:
+    for node, images in IMAGES.items():
+        try:
+            there = scene.ssh(node, "ctr -n k8s.io images ls -q 2>/dev/null || true")
+            missing = [image for image in images if f"/{image}:" not in there]
+            if missing:
+                scene.tool("load", node, *missing, limit=600)
+        except Trouble as trouble:
+            raise CannotGoOn(f"{node} does not take the images of the scheduler: {trouble}") from None
+
+
+def tell_and_show(session: Session, scene: Scene, steps: Story, target: Path) -> None:
+    """Tell the story; the page is written however it ends."""
+    told: list[Told] = []
+    scene.begin()
+    when = time.strftime("%Y-%m-%d %H:%M")
+    try:
+        with scene.with_api(), watching(scene):
+            tell(steps, scene, scene, told)
+    except (StepFailed, Trouble) as failed:
+        number = len(told)
+        raise CannotGoOn(_why(session, failed, number, steps)) from None
+    finally:
+        telling = Telling(TITLE, when, tuple(told), scene.series(), scene.events(), tuple(scene.texts.items()))
+        _write(target, telling)
+        session.report.say(f"\nThe report: {shown(target, session.environ)}")
+    session.report.say("\n" + "\n".join(f"  {clock(one.end - one.begin):>6}  {one.title}" for one in told))
+
+
+def _why(session: Session, failed: Exception, number: int, steps: Story) -> str:
+    step = steps[number - 1] if 0 < number <= len(steps) else None
+    name = f"Step {number} failed: {step.title}." if step else "The story could not begin."
+    said = f"  expected: {failed.expected}\n  seen: {failed.seen}" if isinstance(failed, StepFailed) else f"  {failed}"
+    return (
+        f"{name}\n{said}\n  logs: {shown(session.logs, session.environ)}, "
+        f"tests/cluster/cluster log --name {NAME} worker1, tests/cluster/cluster ssh --name {NAME} worker1 journalctl\n"
+        "The cluster stands as it is; ./demo tells the story again from the beginning."
+    )
+
+
+def _write(target: Path, telling: Telling) -> None:
+    """The page, and beside it the figures for programs; never half of them."""
+    figures = target.with_suffix(".json")
+    for path, text in ((target, page(telling)), (figures, json.dumps(to_document(telling.series)))):
+        partly = path.with_suffix(path.suffix + ".new")
+        partly.write_text(text, encoding="utf-8")
+        shutil.move(partly, path)
 
 
 def _tool(session: Session) -> Path:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from . import junit
+from . import junit, packages
 from .report import Count, Outcome
 from .setup import Session
 from .stage import held_directory
@@ -18,7 +18,7 @@ from .stage import held_directory
 SHORT = Path(f"/tmp/colocation-tests-{os.getuid()}")
 NO_TESTS = 5  # pytest's exit status
 
-
+IN_BROWSER = "tests/contract/report_page"
 SPREAD = ("-n", "2", "--dist", "worksteal")
 WHERE_THE_CORE_COUNTS = {
     "unit": ("tests/unit/plugins", "tests/unit/artifact"),
@@ -34,7 +34,11 @@ def run_unit(session: Session) -> None:
 
 def run_contract(session: Session) -> None:
     """Tests against real processes; one at a time, since two cores are not many. Plays run with the newest too."""
-    run_suite(session, "contract")
+    browser = packages.command_of(packages.BROWSER)
+    run_suite(session, "contract", options=() if browser else (f"--ignore={IN_BROWSER}",))
+    if not browser:
+        outcome = Outcome(Count(skipped=1), f"{packages.BROWSER.name} can't be had here")
+        session.report.ended("contract", "the demo's page in a browser", 0.0, outcome)
     run_suite(session.with_newest_core(), "contract", WHERE_THE_CORE_COUNTS["contract"])
 
 

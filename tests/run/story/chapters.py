@@ -1,0 +1,457 @@
+# Copyright: colocation.kubernetes contributors
+# Apache-2.0 License (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The story itself: what happens, in which order, and by which condition each step is known to have worked."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from . import readings, workloads
+from .scene import Scene
+from .steps import Look, Step, Trouble, Wait
+from .timeline import Key
+
+HOT, OTHER = "worker1", "worker2"  # worker1 has two sockets of two CCXs, worker2 memory without processors
+BROKEN = ("containerd-masked", "kubelet-disabled")
+LEFT_FREE = (
+    0.25  # of the hot node's memory, when its batch pods have gone: more than soft_percent, less than their blocks
+)
+GPU = "doslab.io/gpu-memory"
+MIGRATOR_FILE = "/etc/kubernetes/story-migrator.conf"
+OURS = ("mem-usage", "mem-secret", "kube-scheduler:plugins", "colocation", workloads.NAMESPACE)
+KINDS = "deploy,rs,pod,svc,endpointslice,pdb,secret,cm,sa,role,rolebinding,clusterrole,clusterrolebinding,lease,ns"
+
+
+# -- a collection in the cluster --------------------------------------------------------------------------
+
+
+def install(scene: Scene) -> None:
+    """Take away what an earlier telling left, then run site.yml."""
+    if not all(_runs_pods(scene, node) for node in scene.nodes):
+        scene.play("repair.yml")  # one that was interrupted while a node was broken
+    _forget(scene)
+    scene.api.apply(workloads.namespace())
+    _make_migrator(scene)
+    scene.play("site.yml")
+
+
+def _runs_pods(scene: Scene, node: str) -> bool:
+    """Asked of the node, for the API notices late."""
+    asked = "systemctl is-active -q containerd && systemctl is-active -q kubelet && echo yes || echo no"
+    return scene.ssh(node, asked).split()[-1:] == ["yes"]
+
+
+def _make_migrator(scene: Scene) -> None:
+    """Put a kubeconfig of somebody who may list nodes and pods on each node."""
+    account, *others = workloads.migrator()
+    for thing in (account, *others):
+        scene.api.apply(thing)
+    place = f"/api/v1/namespaces/{workloads.NAMESPACE}/serviceaccounts/{workloads.MIGRATOR}/token"
+    asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 86400}}
+    token = str(scene.api.post(place, asked)["status"]["token"])
+    cluster = scene.kubeconfig()["clusters"][0]["cluster"]
+    document = workloads.kubeconfig(cluster["server"], cluster["certificate-authority-data"], token)
+    for node in scene.nodes:
+        scene.ssh(node, f"umask 077; echo {shlex.quote(json.dumps(document))} > {MIGRATOR_FILE}")
+
+
+def offers(scene: Scene) -> Look:
+    """Both Nodes offer what batch pods will ask for."""
+    nodes = {name: _offered(scene, name) for name in scene.nodes}
+    enough = workloads.BLOCKS * workloads.BATCH_PODS // 2
+    return Look(all(n >= enough for n in nodes.values()), ", ".join(f"{k} offers {n} blocks" for k, n in nodes.items()))
+
+
+def memory_table(scene: Scene) -> Sequence[str]:
+    """What the agents themselves say of the memory, zone by zone."""
+    lines = []
+    for node in scene.nodes:
+        text = scene.ssh(node, "python3 -c 'import urllib.request as u; "
+                         'print(u.urlopen("http://127.0.0.1:9461/status").read().decode())\'')  # fmt: skip
+        for table in json.loads(text)["tables"]:
+            if str(table["title"]).startswith("Memory, "):
+                at = {name: number for number, name in enumerate(table["columns"])}
+                lines += [
+                    f"{node}, NUMA {row[at['zone']]}: {row[at['total']]}, {row[at['available']]} available, "
+                    f"{row[at['offered']]} blocks of {workloads.BLOCK_MIB} MiB offered"
+                    for row in table["rows"]
+                ]
+    return lines
+
+
+# -- batch work -------------------------------------------------------------------------------------------
+
+
+def batch_starts(scene: Scene) -> None:
+    scene.api.apply(workloads.batch())
+
+
+def batch_runs(scene: Scene) -> Look:
+    """All batch pods run and use their blocks, some on each node."""
+    where = _where(scene, "batch")
+    seen = f"batch pods that run: {_counted(where)}"
+    return Look(sum(where.values()) == workloads.BATCH_PODS and all(where[node] for node in scene.nodes), seen)
+
+
+def batch_uses(scene: Scene) -> Look:
+    """They have filled what they took."""
+    used = {node: _used_by_batch(scene, node) for node in scene.nodes}
+    wanted = {node: count * workloads.USED_MIB for node, count in _where(scene, "batch").items()}
+    seen = ", ".join(f"{node}: batch uses {used[node]} MiB" for node in scene.nodes)
+    return Look(all(used[node] >= wanted.get(node, 0) for node in scene.nodes), seen)
+
+
+def _used_by_batch(scene: Scene, node: str) -> int:
+    """What pods use whose control group is limited to so many blocks, in MiB."""
+    limit = workloads.BLOCKS * workloads.BLOCK_MIB << 20
+    found = scene.ssh(
+        node,
+        f"""
+        find /sys/fs/cgroup/kubepods.slice -name '*-pod*.slice' -type d | while read -r pod; do
+            [ "$(cat "$pod/memory.max" 2>/dev/null)" = {limit} ] && cat "$pod/memory.current"
+        done; true""",
+    )
+    return sum(int(line) for line in found.split() if line.isdigit()) >> 20
+
+
+# -- online load grows ------------------------------------------------------------------------------------
+
+
+def online_grows(scene: Scene) -> None:
+    """An online service that will use all but LEFT_FREE of the node once its batch pods have gone."""
+    meminfo = scene.ssh(HOT, "cat /proc/meminfo")
+    gone = _where(scene, "batch")[HOT] * workloads.USED_MIB
+    grow = readings.available_mib(meminfo) + gone - int(LEFT_FREE * readings.total_mib(meminfo))
+    scene.api.apply(workloads.online(HOT, grow))
+
+
+def batch_left(scene: Scene) -> Look:
+    """No batch pod is on the hot node, all run on elsewhere, and the service never stopped."""
+    where, service = _where(scene, "batch"), workloads.placed(scene.pods(), "online")
+    restarts = sum(one.get("restartCount", 0) for pod in service for one in pod["status"].get("containerStatuses", ()))
+    well = [pod for pod in service if readings.is_well(pod)]
+    seen = f"batch pods that run: {_counted(where)}; online: {'runs' if well else 'starts'}, {restarts} restarts; "
+    available = scene.last(Key("memory", HOT, "available"))
+    seen += f"{HOT} has {available:.2f} GiB available" if available is not None else ""
+    full = available is not None and available * 1024 < _hot_when_grown(scene)
+    ok = where[HOT] == 0 and where[OTHER] == workloads.BATCH_PODS and len(well) == 1 and restarts == 0 and full
+    return Look(ok, seen)
+
+
+def _hot_when_grown(scene: Scene) -> float:
+    """The service has grown when no more than this is available, in MiB."""
+    if "hot_total" not in scene.facts:
+        scene.facts["hot_total"] = readings.total_mib(scene.ssh(HOT, "cat /proc/meminfo"))
+    return (LEFT_FREE + 0.05) * float(scene.facts["hot_total"])
+
+
+# -- caches -----------------------------------------------------------------------------------------------
+
+
+def web_starts(scene: Scene) -> None:
+    for name in workloads.WEB:
+        scene.api.apply(workloads.web(name, HOT))
+
+
+def web_placed(scene: Scene) -> Look:
+    """Each pod is on one CCX, or on one NUMA node where it wants more than a CCX has."""
+    ready = [pod for pod in workloads.placed(scene.pods(), "web") if readings.is_well(pod)]
+    if len(ready) < len(workloads.WEB):
+        return Look(False, f"{len(ready)} of {len(workloads.WEB)} pods run")
+    machine = json.loads(scene.ssh(HOT, "cri-resmgr topology --json"))
+    found = places(machine)
+    wanted = {name: "CCX" if cpus <= 2 else "NUMA" for name, cpus in workloads.WEB.items()}
+    seen = ", ".join(f"{name} wants {workloads.WEB[name]} and has {found.get(name, 'no place')}" for name in wanted)
+    return Look(all(found.get(name, "").startswith(kind) for name, kind in wanted.items()), seen)
+
+
+def places(machine: dict[str, Any]) -> dict[str, str]:
+    """The place of each of our pods."""
+    found: dict[str, str] = {}
+    for socket in machine["sockets"]:
+        for numa in socket["numas"]:
+            parts = [(f"NUMA {numa['numa']}", numa), *((f"CCX {ccx['ccx']}", ccx) for ccx in numa["ccxs"])]
+            for name, part in parts:
+                for one in part["containers"]:
+                    namespace, pod, *dummy = str(one["name"]).split("/")
+                    if namespace == workloads.NAMESPACE:
+                        found[pod] = f"{name} (CPUs {one['cpus']})"
+    return found
+
+
+def topology(scene: Scene) -> Sequence[str]:
+    """The machine with the pods on it, for the page too."""
+    scene.texts[f"The processors of {HOT}, and who runs where"] = scene.ssh(HOT, "cri-resmgr topology")
+    for name in workloads.WEB:
+        scene.api.delete(workloads.web(name, HOT))
+    return ()
+
+
+# -- GPUs -------------------------------------------------------------------------------------------------
+
+
+def no_gpu(scene: Scene) -> str:
+    """Why the step of the GPUs is left out."""
+    nodes = scene.api.get("/api/v1/nodes").get("items", ())
+    offered = any(int(node["status"].get("allocatable", {}).get(GPU, 0)) > 0 for node in nodes)
+    return "" if offered else f"no node offers {GPU}"
+
+
+def gpu_starts(scene: Scene) -> None:
+    for number in (1, 2):
+        scene.api.apply(workloads.gpu(f"gpu-{number}", GPU))
+
+
+def gpu_shared(scene: Scene) -> Look:
+    ready = [pod for pod in workloads.placed(scene.pods(), "gpu") if readings.is_well(pod)]
+    return Look(len(ready) == 2, f"{len(ready)} of 2 pods run on a share of a GPU")
+
+
+def gpu_names(scene: Scene) -> Sequence[str]:
+    """Which GPU each pod sees."""
+    words = ("exec", f"--namespace={workloads.NAMESPACE}")
+    script = 'echo "$DOSLAB_IO_GPU_UUID"'
+    return [
+        f"gpu-{n} sees {scene.tool('kubectl', *words, f'gpu-{n}', '--', '/bin/busybox', 'sh', '-c', script).strip()}"
+        for n in (1, 2)
+    ]
+
+
+# -- placing by real use ----------------------------------------------------------------------------------
+
+
+def scored(scene: Scene) -> Look:
+    """The extender knows that the hot node is hot."""
+    scores = {node: scene.last(Key("scores", node, "memory")) for node in scene.nodes}
+    seen = ", ".join(f"{node}: {'no score yet' if s is None else f'score {s:g}'}" for node, s in scores.items())
+    hot, other = scores[HOT], scores[OTHER]
+    return Look(hot is not None and other is not None and hot < other, seen)
+
+
+def new_start(scene: Scene) -> None:
+    for role in ("use", "requests"):
+        scene.api.apply(workloads.new_pods(role))
+
+
+def new_placed(scene: Scene) -> Look:
+    """All new pods run; those that are placed by real use are not on the hot node."""
+    use, requests = _where(scene, "use"), _where(scene, "requests")
+    seen = f"placed by real use: {_counted(use)}; by requests: {_counted(requests)}"
+    all_run = sum(use.values()) == sum(requests.values()) == workloads.NEW_PODS
+    return Look(all_run and use[HOT] == 0, seen)
+
+
+# -- a node breaks ----------------------------------------------------------------------------------------
+
+
+def breaks(scene: Scene) -> None:
+    scene.tool("break", HOT, *BROKEN)
+
+
+def is_missing(scene: Scene) -> Look:
+    ready = readings.is_ready(scene.api.get(f"/api/v1/nodes/{HOT}"))
+    return Look(not ready, f"{HOT} is {'still Ready for the API' if ready else 'NotReady'}")
+
+
+def repairs(scene: Scene) -> None:
+    scene.play("repair.yml")
+
+
+def is_back(scene: Scene) -> Look:
+    """The node is Ready, offers memory again, and its service runs."""
+    ready = readings.is_ready(scene.api.get(f"/api/v1/nodes/{HOT}"))
+    service = [pod for pod in workloads.placed(scene.pods(), "online") if readings.is_well(pod)]
+    offered = _allocatable(scene, HOT) is not None
+    seen = (
+        f"{HOT} is {'Ready' if ready else 'NotReady'}, {'offers' if offered else 'does not offer'} memory, "
+        f"its online pod is {'well' if service else 'not Ready'}"
+    )
+    return Look(ready and offered and bool(service), seen)
+
+
+# -- the way back -----------------------------------------------------------------------------------------
+
+
+def work_ends(scene: Scene) -> None:
+    scene.api.delete(workloads.namespace())
+
+
+def has_ended(scene: Scene) -> Look:
+    left = [pod for pod in scene.pods() if pod["metadata"].get("namespace") == workloads.NAMESPACE]
+    there = scene.api.there(workloads.namespace())
+    return Look(not left and not there, f"{len(left)} pods are left" if left else "the namespace goes")
+
+
+def uninstall(scene: Scene) -> None:
+    scene.play("uninstall.yml")
+    _forget(scene)
+
+
+def nothing_left(scene: Scene) -> Look:
+    """Nodes and API are as they were before the first run."""
+    left: list[str] = []
+    for node in scene.nodes:
+        left += [f"{node}: {line}" for line in _differences(scene, node)]
+    for node in scene.api.get("/api/v1/nodes").get("items", ()):
+        known = [
+            *node["status"].get("capacity", {}),
+            *node["metadata"].get("labels", {}),
+            *node["metadata"].get("annotations", {}),
+        ]
+        left += [
+            f"{node['metadata']['name']}: {name}" for name in known if name == readings.MEMORY or "colocation" in name
+        ]
+    named = scene.tool("kubectl", "get", KINDS, "-A", "-o", "name").split()
+    left += [name for name in named if any(word in name for word in OURS)]
+    return Look(not left, "left: " + "; ".join(left[:8]) if left else "files, units, mounts, sockets, kernel settings, "
+                "Nodes and the API's objects are what they were before")  # fmt: skip
+
+
+def stands(scene: Scene, node: str) -> list[str]:
+    """What an uninstall must leave as it was."""
+    script = scene.collection / "molecule" / "shared" / "what_stands"
+    return scene.ssh(node, script.read_text(), limit=180).splitlines()
+
+
+def _differences(scene: Scene, node: str) -> list[str]:
+    before, now = scene.before.get(node), stands(scene, node)
+    if before is None:
+        raise Trouble(f"nobody looked at {node} before the first run: ./demo --destroy, and begin anew")
+    return [*(f"gone: {line}" for line in before if line not in now),
+            *(f"new: {line}" for line in now if line not in before)]  # fmt: skip
+
+
+def _forget(scene: Scene) -> None:
+    """Take away what the story made in the cluster beside the collection."""
+    scene.api.delete(workloads.namespace())
+    for thing in workloads.migrator()[1:]:
+        scene.api.delete(thing)
+    for node in scene.nodes:
+        scene.ssh(node, f"rm -f {MIGRATOR_FILE}")
+    until = scene.now() + 120
+    while scene.api.there(workloads.namespace()):
+        if scene.now() > until:
+            raise Trouble(f"the namespace {workloads.NAMESPACE} of an earlier telling does not go")
+        scene.pause(1.0)
+
+
+# -- what several steps look at ---------------------------------------------------------------------------
+
+
+def _offered(scene: Scene, node: str) -> int:
+    return _allocatable(scene, node) or 0
+
+
+def _allocatable(scene: Scene, node: str) -> int | None:
+    found = scene.api.get(f"/api/v1/nodes/{node}")["status"].get("allocatable", {}).get(readings.MEMORY)
+    return None if found is None else int(found)
+
+
+def _where(scene: Scene, role: str) -> Counter[str]:
+    """How many pods of a role are well, by node."""
+    pods = workloads.placed(scene.pods(), role)
+    return Counter(dict.fromkeys(scene.nodes, 0)) + Counter(
+        str(pod["spec"].get("nodeName", "")) for pod in pods if readings.is_well(pod)
+    )
+
+
+def _counted(where: Counter[str]) -> str:
+    return ", ".join(f"{where[node]} on {node}" for node in (HOT, OTHER))
+
+
+def recap(scene: Scene) -> Sequence[str]:
+    """What the last playbook did to each host."""
+    return scene.recap
+
+
+STORY: tuple[Step[Scene], ...] = (
+    Step(
+        "install",
+        "The collection is installed",
+        "playbooks/site.yml: preflight, then device plugin and CRI proxy on both nodes, then the scheduler.",
+        act=install,
+        tells=recap,
+    ),
+    Step(
+        "idle",
+        "Idle memory appears as blocks",
+        "The agents count what online work leaves idle, NUMA node by NUMA node, and offer it to the kubelet.",
+        until=Wait("enough blocks on both nodes for the batch pods", offers, 120),
+        tells=memory_table,
+    ),
+    Step(
+        "batch",
+        "Batch pods take them",
+        f"{workloads.BATCH_PODS} pods ask for {workloads.BLOCKS} blocks each; a limit holds each pod to its blocks.",
+        act=batch_starts,
+        until=Wait("all batch pods running, some on each node", batch_runs, 120),
+    ),
+    Step(
+        "pressure",
+        "Online load grows, and batch work makes room",
+        f"A service on {HOT} that asked for 64 MiB takes most of the node; batch pods go to where blocks are free.",
+        before=Wait("batch pods that use their blocks", batch_uses, 120),
+        act=online_grows,
+        until=Wait(f"no batch pod on {HOT}, all of them on {OTHER}, the service grown and never restarted",
+                   batch_left, 240),
+    ),
+    Step(
+        "caches",
+        "Pods get CPU caches of their own",
+        "Pods that ask for 1 and 2 processors get one CCX each, one that asks for 3 gets a NUMA node.",
+        act=web_starts,
+        until=Wait("each pod on its CCX or NUMA node", web_placed, 120),
+        tells=topology,
+    ),
+    Step(
+        "gpu",
+        "Pods share a GPU",
+        "Two pods ask for a part of a GPU's memory and get the same GPU.",
+        needs=no_gpu,
+        act=gpu_starts,
+        until=Wait("two pods on shares of a GPU", gpu_shared, 120),
+        tells=gpu_names,
+    ),
+    Step(
+        "hot-node",
+        "The scheduler avoids the hot node",
+        f"{workloads.NEW_PODS} small pods are placed by real use, as many by requests, by which {HOT} looks idle.",
+        before=Wait(f"a lower score for {HOT} than for {OTHER}", scored, 120),
+        act=new_start,
+        until=Wait(f"all new pods running, none of those placed by real use on {HOT}", new_placed, 120),
+    ),
+    Step(
+        "break",
+        "A node breaks",
+        f"On {HOT} containerd is stopped and masked, the kubelet stopped and disabled: {', '.join(BROKEN)}.",
+        act=breaks,
+        until=Wait(f"{HOT} NotReady", is_missing, 120),
+    ),
+    Step(
+        "repair",
+        "repair.yml brings it back",
+        "playbooks/repair.yml looks at every node and takes the least steps after which it is well.",
+        act=repairs,
+        until=Wait(f"{HOT} Ready, its memory on offer, its service well", is_back, 180),
+        tells=recap,
+    ),
+    Step(
+        "end",
+        "The work ends",
+        "All pods of the story go, so that nothing holds what the agents offer.",
+        act=work_ends,
+        until=Wait("no pod of the story", has_ended, 120),
+    ),
+    Step(
+        "uninstall",
+        "uninstall.yml leaves nothing",
+        "Everything goes; five minutes of it are the kubelet's, which keeps a resource for so long after its plugin.",
+        act=uninstall,
+        until=Wait("nodes and API as they were before the first run", nothing_left, 120),
+        tells=recap,
+    ),
+)  # fmt: skip

@@ -1,0 +1,73 @@
+# Copyright: colocation.kubernetes contributors
+# Apache-2.0 License (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The story as data: it fits the cluster that it is told in, and its offer fits its pods."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ansible_collections.colocation.kubernetes.tests.cluster.colocation_cluster.breakages import BREAKAGES
+from ansible_collections.colocation.kubernetes.tests.cluster.colocation_cluster.containers import images
+from ansible_collections.colocation.kubernetes.tests.cluster.colocation_cluster.spec import parse_node
+from ansible_collections.colocation.kubernetes.tests.run import demonstration
+from ansible_collections.colocation.kubernetes.tests.run.report import CannotGoOn
+from ansible_collections.colocation.kubernetes.tests.run.story import chapters, readings, workloads
+
+OFFER = yaml.safe_load(Path(chapters.__file__).with_name("offer.yml").read_text())
+
+
+def test_steps_have_names_of_their_own_and_end_by_a_condition() -> None:
+    names = [step.name for step in chapters.STORY]
+    assert len(names) == len(set(names))
+    assert [step.name for step in chapters.STORY if step.until is None] == ["install"]  # a playbook's own end
+
+
+def test_the_story_can_be_told_up_to_a_step() -> None:
+    assert [step.name for step in demonstration.chapters("batch")] == ["install", "idle", "batch"]
+    assert demonstration.chapters() == chapters.STORY
+    with pytest.raises(CannotGoOn, match="no step called bath. Steps: install, idle"):
+        demonstration.chapters("bath")
+
+
+def test_the_cluster_is_the_one_that_the_story_speaks_of() -> None:
+    hot, other = (parse_node(shape) for shape in demonstration.NODES)
+    assert (hot.sockets, hot.dies) == (2, 2)
+    assert other.far > 0
+    assert set(chapters.BROKEN) <= set(BREAKAGES)
+    assert {name for names in demonstration.IMAGES.values() for name in names} <= set(images())
+
+
+def test_the_offer_fits_the_pods() -> None:
+    memory = OFFER["device_plugin_resources"]["memory"][readings.MEMORY]
+    assert memory["unit_mib"] == workloads.BLOCK_MIB == OFFER["cri_proxy_blocks"]["mib"]
+    assert workloads.USED_MIB < workloads.BLOCKS * workloads.BLOCK_MIB
+    assert OFFER["device_plugin_reclaim"]["migrate"]["kubeconfig"] == chapters.MIGRATOR_FILE
+    assert list(demonstration.IMAGES) == list(OFFER["scheduler_node_selector"].values())
+
+
+def test_batch_pods_that_left_find_no_room_to_come_back_to() -> None:
+    """What stays free on the hot node is above the watermark of the reclaim, and its offer too small for a pod."""
+    hot = parse_node(demonstration.NODES[0]).memory
+    memory = OFFER["device_plugin_resources"]["memory"][readings.MEMORY]
+    assert OFFER["device_plugin_reclaim"]["soft_percent"] < chapters.LEFT_FREE * 100
+    assert (chapters.LEFT_FREE - memory["watermark"]) * hot < workloads.BLOCKS * workloads.BLOCK_MIB
+
+
+def test_places_are_read_from_the_machine() -> None:
+    machine = {
+        "sockets": [
+            {
+                "numas": [
+                    {
+                        "numa": 0,
+                        "containers": [{"name": "story/web-3/main", "cpus": "0-3"}],
+                        "ccxs": [{"ccx": 1, "containers": [{"name": "story/web-1/main", "cpus": "2-3"}]}],
+                    }
+                ]
+            }
+        ]
+    }
+    assert chapters.places(machine) == {"web-3": "NUMA 0 (CPUs 0-3)", "web-1": "CCX 1 (CPUs 2-3)"}

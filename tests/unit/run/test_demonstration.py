@@ -1,0 +1,136 @@
+# Copyright: colocation.kubernetes contributors
+# Apache-2.0 License (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The shell around the story: a playbook's progress and failure, and a page however it ends. Programs are stand-ins."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ansible_collections.colocation.kubernetes.tests.run import demonstration
+from ansible_collections.colocation.kubernetes.tests.run.report import CannotGoOn, Report
+from ansible_collections.colocation.kubernetes.tests.run.story.scene import Scene
+from ansible_collections.colocation.kubernetes.tests.run.story.steps import Look, Step, Trouble, Wait
+from ansible_collections.colocation.kubernetes.tests.run.story.timeline import Key
+
+FAILING = """
+echo 'PLAY [Prepare the nodes] ****'
+echo 'TASK [node_prep : Look] ****'
+echo 'fatal: [worker1]: FAILED! => {"msg": "no such thing"}'
+echo 'PLAY RECAP ****'
+echo 'worker1  : ok=3   changed=0    unreachable=0    failed=1    skipped=0    rescued=0    ignored=0'
+exit 2
+"""
+
+
+def session(tmp_path: Path, playbook: str = "exit 0") -> Any:
+    """A session whose ansible-playbook is a script, and what it says."""
+    program = tmp_path / "ansible-playbook"
+    program.write_text(f"#!/bin/sh\n{playbook}\n")
+    program.chmod(0o755)
+    out = io.StringIO()
+    return SimpleNamespace(
+        places=SimpleNamespace(checkout=tmp_path, cache=tmp_path),
+        report=Report(out),
+        environ={"HOME": str(tmp_path)},
+        logs=tmp_path,
+        tools=SimpleNamespace(command=lambda _name: program),
+        stage=SimpleNamespace(collection=tmp_path),
+        variables={"PATH": "/usr/bin:/bin"},
+        out=out,
+    )
+
+
+def scene(current: Any) -> Scene:
+    return Scene(current, "demo", Path("inventory.yml"), ["worker1"])
+
+
+def test_a_failed_playbook_is_told_by_its_first_fatal_line_and_its_log(tmp_path: Path) -> None:
+    current = session(tmp_path, FAILING)
+    play = scene(current)
+    with pytest.raises(Trouble) as told:
+        play.play("site.yml")
+    assert "playbooks/site.yml ended with 2 at the task 'node_prep : Look'" in str(told.value)
+    assert "no such thing" in str(told.value)
+    log = Path(str(told.value).rpartition("log: ")[2])
+    assert log.read_text().startswith("PLAY [Prepare the nodes]")
+    assert play.recap == ["worker1: 3 ok, 0 changed, 1 failed"]
+    assert "0:00  Prepare the nodes" in current.out.getvalue()
+
+
+def test_each_playbook_has_a_log_of_its_own(tmp_path: Path) -> None:
+    play = scene(session(tmp_path))
+    play.play("site.yml")
+    play.play("site.yml")
+    assert len(list(tmp_path.glob("play-*.log"))) == 2
+
+
+def test_a_command_that_does_not_end_is_ended(tmp_path: Path) -> None:
+    tool = tmp_path / "tests" / "cluster" / "cluster"
+    tool.parent.mkdir(parents=True)
+    tool.write_text("#!/bin/sh\nexec sleep 60\n")
+    tool.chmod(0o755)
+    with pytest.raises(Trouble, match="no end within 0 s"):
+        scene(session(tmp_path)).tool("kubectl", "get", "nodes", limit=0.2)
+
+
+def tell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, act: Callable[[Scene], None]) -> None:
+    """Tell a story of two steps; the first works, the second does `act` and waits for what never comes."""
+    monkeypatch.setattr(Scene, "with_api", lambda _self: contextlib.nullcontext())
+    monkeypatch.setattr(demonstration, "watching", lambda _scene: contextlib.nullcontext())
+    current = session(tmp_path)
+    steps: tuple[Step[Scene], ...] = (
+        Step("one", "One", "", act=lambda s: s.record({Key("blocks", "worker1", "offered"): 7})),
+        Step("two", "Two", "", act=act, until=Wait("the moon", lambda _s: Look(False, "no moon"), 0)),
+    )
+    demonstration.tell_and_show(current, scene(current), steps, tmp_path / "report.html")
+
+
+def test_a_story_that_fails_says_what_was_expected_and_seen_and_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(CannotGoOn) as problem:
+        tell(tmp_path, monkeypatch, lambda _scene: None)
+    for word in ("Step 2 failed: Two.", "expected: the moon, within 0:00", "seen: no moon", "logs: ", "journalctl"):
+        assert word in str(problem.value)
+    page = (tmp_path / "report.html").read_text()
+    assert "It failed in step 2, Two" in page
+    assert "worker1, offered" in page
+    assert json.loads((tmp_path / "report.json").read_text())[0]["samples"][0][1] == 7
+
+
+def test_a_story_that_is_interrupted_is_shown_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(_scene: Scene) -> None:
+        raise SystemExit(130)
+
+    with pytest.raises(SystemExit):
+        tell(tmp_path, monkeypatch, interrupted)
+    assert "It was interrupted in step 2, Two" in (tmp_path / "report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("nodes", "state", "taken"),
+    [
+        (demonstration.NODES, "runs", True),
+        (demonstration.NODES, "ended", False),
+        (("plain",), "runs", False),
+        (None, "runs", False),
+    ],
+)
+def test_a_cluster_is_taken_that_runs_and_has_the_shape(
+    tmp_path: Path, nodes: tuple[str, ...] | None, state: str, taken: bool
+) -> None:
+    log = tmp_path / "status.log"
+    log.write_text("$ cluster status\n" + json.dumps([{"name": "demo", "state": state}]))
+    current = session(tmp_path)
+    current.run = lambda _command, _name: (0, log)
+    if nodes is not None:
+        (tmp_path / "made.json").write_text(json.dumps({"nodes": nodes, "before": {}}))
+    assert demonstration.stands_already(current, tmp_path) == taken
