@@ -84,10 +84,13 @@ class StandinHosts:
         if session is not None and session.exists():  # of OpenSSH 9.8 and later
             words += ["-o", f"SshdSessionPath={session}", "-o", f"SshdAuthPath={session.with_name('sshd-auth')}"]
         (self.place / "passwd").write_text(PASSWD + Path("/etc/passwd").read_text())
-        prepare = (
-            f"mount --bind {shlex.quote(str(self.place / 'passwd'))} /etc/passwd && mount -t tmpfs none /run && mkdir /run/sshd && "
-            f"exec {shlex.join(words)}"
-        )
+        steps = [
+            ["mount", "--bind", str(self.place / "passwd"), "/etc/passwd"],
+            ["mount", "-t", "tmpfs", "none", "/run"],
+            ["mkdir", "/run/sshd"],
+            ["exec", *words],
+        ]
+        prepare = " && ".join(map(shlex.join, steps))
         return ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", prepare]
 
     def until_ready(self) -> None:

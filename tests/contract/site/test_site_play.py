@@ -225,7 +225,7 @@ def test_an_uninstall_asks_not_what_is_on_now(site: Site) -> None:
     assert gone.status == 0, gone.output
     assert site.state("localhost")["standing"] == []
     left = site.state("w1")["standing"]
-    assert not [thing for thing in left if thing.startswith(("agent_", "kube_objects"))], left
+    assert not [thing for thing in left if thing.startswith(("agent_service", "agent_release", "kube_", "node_"))], left
     again = site.run("uninstall")
     assert again.status == 0, again.output
     assert again.recap("localhost")["changed"] == 0
