@@ -120,5 +120,5 @@ class StandinHosts:
         }
 
     def stop(self) -> None:
-        self._process.terminate()  # the namespace's first process goes with unshare, and all that is in it
+        self._process.kill()  # unshare is deaf to a request; the namespace's first process goes with it, and so all
         self._process.wait()

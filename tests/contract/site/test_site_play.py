@@ -96,7 +96,9 @@ class Site:
         return [line for line in state["log"] if not line.startswith(looks)]
 
     def run(self, playbook: str, *arguments: str, **variables: Any) -> Run:
-        groups = {"kube_node": {"hosts": self.hosts}, "kube_control_plane": {"hosts": {"cp": self.control_plane}}}
+        groups = {"kube_node": {"hosts": self.hosts}}
+        if self.control_plane:
+            groups["kube_control_plane"] = {"hosts": {"cp": self.control_plane}}
         hosts = {"localhost": self.local}
         (self.place / "hosts.json").write_text(json.dumps({"all": {"hosts": hosts, "children": groups}}))
         said = {"ansible_become": False, "preflight_skip": sorted(CHECKS), "verify_patience": 0, **variables}
@@ -200,6 +202,13 @@ def test_an_ill_node_fails_the_run_unless_it_is_only_to_be_told(site: Site) -> N
     assert run.status != 0 and "Not well, or not looked at: w2;" in run.output
     assert any("critical [disk-full]" in line for line in run.table)
     assert site.run("site", health_fail_on="never", **MOCK).status == 0
+
+
+def test_mock_devices_want_no_control_plane_in_the_inventory(site: Site) -> None:
+    site.control_plane.clear()
+    run = site.run("site", "--limit=w1", **MOCK)
+    assert run.status == 0, run.output
+    assert "agent_service device_plugin" in site.log("w1")
 
 
 def test_what_a_plugin_offers_is_waited_for(site: Site) -> None:
