@@ -19,7 +19,7 @@ import pytest
 
 from ansible_collections.colocation.kubernetes.plugins.module_utils._findings import CHECKS
 from ansible_collections.colocation.kubernetes.plugins.module_utils._health_findings import found
-from ansible_collections.colocation.kubernetes.tests.contract.ansible_run import ROOT, run_ansible
+from ansible_collections.colocation.kubernetes.tests.contract.ansible_run import ROOT, recap, run_ansible
 from ansible_collections.colocation.kubernetes.tests.contract.doubled_collection import doubled_collection, file_host
 from ansible_collections.colocation.kubernetes.tests.contract.site.healthy_answers import MOCK, RELEASE, healthy_answers
 from ansible_collections.colocation.kubernetes.tests.unit.plugins.preflight_node import PreflightNode
@@ -52,9 +52,7 @@ class Run:
     output: str
 
     def recap(self, host: str) -> dict[str, int]:
-        found = re.search(rf"^{host} +: (.*)$", self.output, re.MULTILINE)
-        assert found, self.output
-        return {name: int(number) for name, number in re.findall(r"(\w+)=(\d+)", found[1])}
+        return recap(self.output, host)
 
     @property
     def table(self) -> list[str]:
