@@ -26,8 +26,10 @@ MAIN = 'if __name__ == "__main__":\n    main()'
 ANSWERS = """\
 def stand_in() -> None:
     import json
+    import sys
 
     print(json.dumps({answer!r}))
+    sys.exit(0)
 
 
 if __name__ == "__main__":
@@ -84,10 +86,13 @@ class StandinHosts:
         if session is not None and session.exists():  # of OpenSSH 9.8 and later
             words += ["-o", f"SshdSessionPath={session}", "-o", f"SshdAuthPath={session.with_name('sshd-auth')}"]
         (self.place / "passwd").write_text(PASSWD + Path("/etc/passwd").read_text())
-        prepare = (
-            f"mount --bind {shlex.quote(str(self.place / 'passwd'))} /etc/passwd && mount -t tmpfs none /run && mkdir /run/sshd && "
-            f"exec {shlex.join(words)}"
-        )
+        steps = [
+            ["mount", "--bind", str(self.place / "passwd"), "/etc/passwd"],
+            ["mount", "-t", "tmpfs", "none", "/run"],
+            ["mkdir", "/run/sshd"],
+            ["exec", *words],
+        ]
+        prepare = " && ".join(map(shlex.join, steps))
         return ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", prepare]
 
     def until_ready(self) -> None:
@@ -115,5 +120,5 @@ class StandinHosts:
         }
 
     def stop(self) -> None:
-        self._process.terminate()  # the namespace's first process goes with unshare, and all that is in it
+        self._process.kill()  # unshare is deaf to a request; the namespace's first process goes with it, and so all
         self._process.wait()

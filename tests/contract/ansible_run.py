@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,12 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils import _file
 ROOT = Path(_files.__file__).parents[2]
 COLLECTIONS = ROOT.parents[2]
 FOREIGN = ("ANSIBLE_", "K8S_", "KUBE")
+
+
+def recap(output: str, host: str) -> dict[str, int]:
+    """What the recap counts for a host: ok, changed, failed …"""
+    (line,) = re.findall(rf"^{host} +: (.*)$", output, re.MULTILINE)
+    return {name: int(count) for name, count in re.findall(r"(\w+)=(\d+)", line)}
 
 
 def ansible_environment(place: Path, collections: Path = COLLECTIONS, **more: str) -> dict[str, str]:

@@ -20,7 +20,7 @@ import yaml
 
 from ansible_collections.colocation.kubernetes.plugins.module_utils._rejoin_plan import STEPS
 from ansible_collections.colocation.kubernetes.plugins.modules import node_rejoin, node_rejoin_host
-from ansible_collections.colocation.kubernetes.tests.contract.ansible_run import COLLECTIONS, ROOT, run_ansible
+from ansible_collections.colocation.kubernetes.tests.contract.ansible_run import COLLECTIONS, ROOT, recap, run_ansible
 from ansible_collections.colocation.kubernetes.tests.contract.api_server import ApiServer
 from ansible_collections.colocation.kubernetes.tests.contract.doubled_collection import dead_host
 from ansible_collections.colocation.kubernetes.tests.contract.rejoin.cluster_nodes import Cluster
@@ -41,9 +41,7 @@ class Run:
     output: str
 
     def recap(self, host: str) -> dict[str, int]:
-        found = re.search(rf"^{host} +: (.*)$", self.output, re.MULTILINE)
-        assert found, self.output
-        return {name: int(count) for name, count in re.findall(r"(\w+)=(\d+)", found[1])}
+        return recap(self.output, host)
 
 
 class Site:

@@ -19,7 +19,7 @@ import pytest
 
 from ansible_collections.colocation.kubernetes.plugins.module_utils._findings import CHECKS
 from ansible_collections.colocation.kubernetes.plugins.module_utils._health_findings import found
-from ansible_collections.colocation.kubernetes.tests.contract.ansible_run import ROOT, run_ansible
+from ansible_collections.colocation.kubernetes.tests.contract.ansible_run import ROOT, recap, run_ansible
 from ansible_collections.colocation.kubernetes.tests.contract.doubled_collection import doubled_collection, file_host
 from ansible_collections.colocation.kubernetes.tests.contract.site.healthy_answers import MOCK, RELEASE, healthy_answers
 from ansible_collections.colocation.kubernetes.tests.unit.plugins.preflight_node import PreflightNode
@@ -52,9 +52,7 @@ class Run:
     output: str
 
     def recap(self, host: str) -> dict[str, int]:
-        found = re.search(rf"^{host} +: (.*)$", self.output, re.MULTILINE)
-        assert found, self.output
-        return {name: int(number) for name, number in re.findall(r"(\w+)=(\d+)", found[1])}
+        return recap(self.output, host)
 
     @property
     def table(self) -> list[str]:
@@ -96,7 +94,9 @@ class Site:
         return [line for line in state["log"] if not line.startswith(looks)]
 
     def run(self, playbook: str, *arguments: str, **variables: Any) -> Run:
-        groups = {"kube_node": {"hosts": self.hosts}, "kube_control_plane": {"hosts": {"cp": self.control_plane}}}
+        groups = {"kube_node": {"hosts": self.hosts}}
+        if self.control_plane:
+            groups["kube_control_plane"] = {"hosts": {"cp": self.control_plane}}
         hosts = {"localhost": self.local}
         (self.place / "hosts.json").write_text(json.dumps({"all": {"hosts": hosts, "children": groups}}))
         said = {"ansible_become": False, "preflight_skip": sorted(CHECKS), "verify_patience": 0, **variables}
@@ -202,6 +202,13 @@ def test_an_ill_node_fails_the_run_unless_it_is_only_to_be_told(site: Site) -> N
     assert site.run("site", health_fail_on="never", **MOCK).status == 0
 
 
+def test_mock_devices_want_no_control_plane_in_the_inventory(site: Site) -> None:
+    site.control_plane.clear()
+    run = site.run("site", "--limit=w1", **MOCK)
+    assert run.status == 0, run.output
+    assert "agent_service device_plugin" in site.log("w1")
+
+
 def test_what_a_plugin_offers_is_waited_for(site: Site) -> None:
     site.answer("w1", "node_capacity_info", nodes=[{"node": "w1", "resources": []}])
     run = site.run("verify", verify_patience=4)
@@ -225,7 +232,7 @@ def test_an_uninstall_asks_not_what_is_on_now(site: Site) -> None:
     assert gone.status == 0, gone.output
     assert site.state("localhost")["standing"] == []
     left = site.state("w1")["standing"]
-    assert not [thing for thing in left if thing.startswith(("agent_", "kube_objects"))], left
+    assert not [thing for thing in left if thing.startswith(("agent_service", "agent_release", "kube_", "node_"))], left
     again = site.run("uninstall")
     assert again.status == 0, again.output
     assert again.recap("localhost")["changed"] == 0
