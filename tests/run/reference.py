@@ -95,18 +95,20 @@ def _options(options: Mapping[str, Any]) -> list[str]:
 def _option_rows(options: Mapping[str, Any], parent: str) -> list[str]:
     rows = []
     for name, option in options.items():
-        kind = option.get("type", "str")
-        if option.get("elements"):
-            kind = f"{kind} of {option['elements']}"
         default = "**required**" if option.get("required") else _value(option.get("default"))
         text = prose(option.get("description", ""), "<br>")
         if option.get("choices"):
             text += f"<br>One of {_choices(option['choices'])}."
         if option.get("aliases"):
             text += f"<br>Also called {', '.join(f'`{alias}`' for alias in option['aliases'])}."
-        rows.append(f"| `{parent}{name}` | {kind} | {_cell(default)} | {_cell(text)} |")
+        rows.append(f"| `{parent}{name}` | {_type(option)} | {_cell(default)} | {_cell(text)} |")
         rows += _option_rows(option.get("options") or option.get("suboptions") or {}, f"{parent}{name}.")
     return rows
+
+
+def _type(described: Mapping[str, Any]) -> str:
+    kind = str(described.get("type", "str"))
+    return f"{kind} of {described['elements']}" if described.get("elements") else kind
 
 
 def _choices(choices: Sequence[Any] | Mapping[str, Any]) -> str:
@@ -130,13 +132,12 @@ def _returned(values: Mapping[str, Any]) -> list[str]:
 def _returned_rows(values: Mapping[str, Any], parent: str) -> list[str]:
     rows = []
     for name, value in values.items():
-        kind = value.get("type", "str")
-        if value.get("elements"):
-            kind = f"{kind} of {value['elements']}"
         text = prose(value.get("description", ""), "<br>")
         if value.get("sample") not in (None, "", [], {}):
             text += f"<br>For example {_value(value['sample'])}"
-        rows.append(f"| `{parent}{name}` | {kind} | {_cell(prose(value.get('returned', '')))} | {_cell(text)} |")
+        rows.append(
+            f"| `{parent}{name}` | {_type(value)} | {_cell(prose(value.get('returned', '')))} | {_cell(text)} |"
+        )
         rows += _returned_rows(value.get("contains") or {}, f"{parent}{name}.")
     return rows
 

@@ -12,15 +12,19 @@ from typing import Any
 import pytest
 import yaml
 
-from ansible_collections.colocation.kubernetes.tests.agent_metrics import series
+from ansible_collections.colocation.kubernetes.tests.agent_metrics import AGENTS, series
 from ansible_collections.colocation.kubernetes.tests.role_rendering import ROLES, Rendered
+from colocation.common.metrics import Registry
 from colocation.cri_proxy.__main__ import AGENT as CRI_PROXY
+from colocation.cri_proxy.trouble import Trouble
 from colocation.device_plugin.__main__ import AGENT as DEVICE_PLUGIN
+from colocation.device_plugin.reclaim_metrics import ReclaimMetrics
 from colocation.scheduler.config import Queries
 
 FILES = ROLES / "monitoring" / "files"
 DASHBOARDS = sorted(FILES.glob("*dashboard.json"))
 GRID = 24  # columns of a dashboard
+NOTED = re.compile(r'(?:trouble\.note|_trouble)\("(\w+)"|part = "(\w+)"')  # the part that had an error
 
 
 @pytest.fixture(scope="module", params=DASHBOARDS, ids=lambda file: file.stem)
@@ -52,6 +56,20 @@ def test_alerts_name_metrics_that_there_are(rules: list[dict[str, Any]]) -> None
     asked = named(" ".join(rule["expr"] for rule in rules))
     assert len(asked) > 10
     assert asked <= series(), asked - series()
+
+
+def test_what_an_alert_waits_for_is_counted_from_0() -> None:
+    """A count whose first value is 1 has not increased, so the first pod that is killed would go unseen."""
+    registry = Registry()
+    ReclaimMetrics(registry)
+    Trouble(registry)
+    lines = registry.render().splitlines()
+    assert 'colocation_reclaim_actions_total{rung="kill",result="done"} 0' in lines
+    assert 'colocation_reclaim_actions_total{rung="evict",result="refused"} 0' in lines
+    text = "".join(file.read_text() for file in AGENTS.glob("cri_proxy/*.py"))
+    noted = {part for found in NOTED.findall(text) for part in found if part}
+    assert len(noted) > 3
+    assert {f'colocation_cri_fail_open_total{{part="{part}"}} 0' for part in noted} <= set(lines)
 
 
 def test_dashboards_are_told_apart() -> None:

@@ -34,6 +34,7 @@ text-align:right;padding:0 .3rem;font-variant-numeric:tabular-nums;min-width:5re
 footer{margin-top:1.5rem;font-size:.85rem}a{color:inherit}
 """
 _SHARE = re.compile(r"\d+(\.\d+)?%")
+_AMOUNT = re.compile(r"-?\d+(\.\d+)?(%| (s|ms|[KMG]iB))?")
 
 
 def to_html(status: Status) -> str:
@@ -70,7 +71,8 @@ def _facts(facts: tuple[tuple[str, Cell], ...]) -> str:
 
 
 def _table(table: Table) -> str:
-    numeric = [bool(table.rows) and all(_is_number(row[i]) for row in table.rows) for i in range(len(table.columns))]
+    columns = ([row[column] for row in table.rows] for column in range(len(table.columns)))
+    numeric = [_are_figures(cells) for cells in columns]
     marks = [' class="number"' if number else "" for number in numeric]
     head = "".join(f"<th{mark}>{escape(name)}</th>" for name, mark in zip(table.columns, marks, strict=True))
     rows = "".join(
@@ -89,5 +91,14 @@ def _cell(cell: Cell) -> str:
     return escape(text)
 
 
-def _is_number(cell: Cell) -> bool:
+def _are_figures(column: list[Cell]) -> bool:
+    """Figures stand in a column by their ends, also where some are missing."""
+    told = [cell for cell in column if cell not in (None, "")]
+    return bool(told) and all(map(_is_figure, told))
+
+
+def _is_figure(cell: Cell) -> bool:
+    """A number, or an amount with its unit."""
+    if isinstance(cell, str):
+        return _AMOUNT.fullmatch(cell) is not None
     return isinstance(cell, int | float) and not isinstance(cell, bool)

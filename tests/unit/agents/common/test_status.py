@@ -108,6 +108,13 @@ def test_a_share_is_a_bar_of_its_width_and_nothing_else_is() -> None:
     assert "<td>full</td>" in html and "&lt;b&gt;5%" in html
 
 
+def test_amounts_stand_by_their_ends_also_where_some_are_missing() -> None:
+    rows = (("a", "1.50 GiB", 3, None, True), ("b", None, "", None, False))
+    html = to_html(Status("a", "1", "fine", tables=(Table("Zones", ("zone", "held", "n", "none", "well"), rows),)))
+    assert '<th>zone</th><th class="number">held</th><th class="number">n</th><th>none</th><th>well</th>' in html
+    assert '<td class="number">1.50 GiB</td>' in html and '<td class="number">–</td>' in html
+
+
 def test_a_drawing_is_made_for_the_page_alone() -> None:
     made: list[str] = []
 
