@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,7 @@ from ansible_collections.colocation.kubernetes.tests.unit.agents.scheduler.fake_
 from colocation.common import watching
 from colocation.common.watching import Kind
 from colocation.scheduler import engine as engine_module
+from colocation.scheduler.cluster import Cluster
 from colocation.scheduler.engine import Engine
 
 Start = Callable[..., Engine]
@@ -40,13 +42,13 @@ def ready(engine: Engine, nodes: int) -> Engine:
 
 
 @pytest.fixture
-def two(some: SomeCluster, prometheus: FakePrometheus, start: Start) -> Engine:
-    """Nodes a and b, measured."""
+def two(some: SomeCluster, prometheus: FakePrometheus, start: Start, request: pytest.FixtureRequest) -> Engine:
+    """Nodes a and b, measured; a test may say more of the configuration."""
     some.node("a")
     some.node("b")
     prometheus.memory(a=20, b=25)
     prometheus.cpu(a=20, b=25)
-    return ready(start(), 2)
+    return ready(start(getattr(request, "param", "")), 2)
 
 
 def test_from_the_booking_to_the_binding(two: Engine, some: SomeCluster) -> None:
@@ -161,11 +163,62 @@ def test_a_prometheus_that_dies_and_comes_back(two: Engine, prometheus: FakeProm
     prometheus.status = 503
     until("it is told", lambda: any("answers 503" in problem for problem in two.problems()))
 
-    def judged_by_requests() -> bool:
-        two.ask(lambda cluster, now: cluster.advance(now))
-        return two.cluster.judged("mem-real-usage-scheduler") == {("memory", "requests"): 2}
-
-    until("the nodes are judged by requests", judged_by_requests)
+    until("the nodes are judged by requests", lambda: judged(two) == {("memory", "requests"): 2})
     prometheus.status = 200
     until("all is well", lambda: two.problems() == [])
     assert two.cluster.judged("mem-real-usage-scheduler") == {("memory", "use"): 2}
+
+
+def test_half_of_the_nodes_are_missing(two: Engine, prometheus: FakePrometheus) -> None:
+    prometheus.memory(a=90)
+    prometheus.cpu(a=90)
+    half = {("memory", "use"): 1, ("memory", "requests"): 1}
+    until("one is judged by its requests", lambda: judged(two) == half)
+    until("it is told", lambda: "gives nothing for 1 of 2 nodes" in str(two.rounds.remarks))
+    assert best(two, "u1", "a", "b") == "b", "nothing was promised there, and a is nearly full"
+    prometheus.memory(a=20, b=97)
+    prometheus.cpu(a=20, b=97)
+    until("both are measured", lambda: judged(two) == {("memory", "use"): 2})
+    until("a fresh value counts", lambda: best(two, "u2", "a", "b") == "a")
+
+
+@pytest.mark.parametrize("two", ["queryMetricTimeSeconds: 1\n"], indirect=True)
+@pytest.mark.parametrize(
+    ("trouble", "told"),
+    [
+        ({"wait": 3.0}, "did not answer"),
+        ({"whole": b"<html>Log in</html>"}, "JSON"),
+        ({"whole": b'{"status": "success", "data": []}'}, ""),
+    ],
+)
+def test_a_prometheus_that_is_slow_or_wrong_holds_nobody_up(
+    two: Engine, prometheus: FakePrometheus, trouble: dict[str, Any], told: str
+) -> None:
+    good = {name: getattr(prometheus, name) for name in trouble}
+    for name, value in trouble.items():
+        setattr(prometheus, name, value)
+    until("it is told", lambda: two.rounds.problem and told in two.rounds.problem)
+    began = time.monotonic()
+    assert best(two, "u1", "a", "b") == "a"
+    assert time.monotonic() - began < 1, "an answer waits for nobody"
+    for name, value in good.items():
+        setattr(prometheus, name, value)
+    until("all is well", lambda: two.problems() == [])
+
+
+@pytest.mark.parametrize("skew", [-3600.0, 3600.0])
+def test_clocks_that_are_wrong_by_an_hour(two: Engine, prometheus: FakePrometheus, skew: float) -> None:
+    prometheus.clock = skew
+    good = two.rounds.good
+    until("it was measured twice since", lambda: two.rounds.good >= good + 2)
+    assert judged(two) == {("memory", "use"): 2}
+
+
+def judged(engine: Engine) -> dict[tuple[str, str], int]:
+    """By what nodes are judged now."""
+
+    def look(cluster: Cluster, now: float) -> dict[tuple[str, str], int]:
+        cluster.advance(now)
+        return dict(cluster.judged("mem-real-usage-scheduler"))
+
+    return engine.ask(look)

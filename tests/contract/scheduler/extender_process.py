@@ -31,11 +31,11 @@ def rendered(server: ApiServer, **said: Any) -> Rendered:
         "leaderElection": {"leaderElect": False},
     }
     cluster = {"version": "", "minor": int(server.minor.partition(".")[2]), "image_repository": "", "nodes": []}
+    ports = {"scheduler_extender_port": free_port(), "scheduler_status_port": free_port()}
     return Rendered(
         "scheduler",
         __scheduler_cluster=cluster,
-        scheduler_kube_scheduler_config=from_outside,
-        **{"scheduler_extender_port": free_port(), "scheduler_status_port": free_port(), **said},
+        **{"scheduler_kube_scheduler_config": from_outside, **ports, **said},
     )
 
 

@@ -14,6 +14,12 @@ from ansible_collections.colocation.kubernetes.tests.contract.scheduler.control_
 
 ROLES = ("scheduler", "monitoring")
 UNSEEN = "was not looked at"
+AWAY = """\
+- hosts: localhost
+  gather_facts: false
+  tasks:
+    - ansible.builtin.add_host: {name: 192.0.2.1, ansible_connection: ssh, ansible_host: 127.0.0.1, ansible_port: 1}
+"""
 
 
 @pytest.fixture(params=ROLES)
@@ -47,11 +53,7 @@ def test_nobody_may_look(tmp_path: Path, role: str, mode: list[str]) -> None:
 
 def test_a_host_that_is_away(tmp_path: Path) -> None:
     here = play(tmp_path, "scheduler", scheduler_admin_host="192.0.2.1")
-    (here.place / "play.yml").write_text(
-        "- hosts: localhost\n  gather_facts: false\n  tasks:\n"
-        "    - {ansible.builtin.add_host: {name: 192.0.2.1, ansible_connection: ssh, ansible_host: 127.0.0.1, ansible_port: 1}}\n"
-        + (here.place / "play.yml").read_text()
-    )
+    (here.place / "play.yml").write_text(AWAY + (here.place / "play.yml").read_text())
     status, changed, said = here(entry="uninstall")
     assert status == 0, said
     assert "192.0.2.1 can not be reached" in said
