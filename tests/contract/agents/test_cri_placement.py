@@ -152,6 +152,19 @@ def test_a_dropped_cpuset_is_mended_and_an_unseen_exit_is_found(
     assert agent.status().healthy
 
 
+def test_an_exit_is_found_without_waiting_for_a_round(
+    runtime: RuntimeDouble, kubelet: KubeletCalls, place: Path, proxy: Run
+) -> None:
+    agent = proxy("placement: {check_seconds: 3600}\n")
+    state = place / "state/state.json"
+    ends = kubelet.run("ends", 1000)
+    until("the state is saved", lambda: state.exists() and ends in state.read_text())
+    stays = kubelet.run("stays", 1000)
+    until("the agent looked again", lambda: stays in state.read_text())
+    runtime.end(ends)
+    until("forgotten", lambda: list(cpus_in_books(agent)) == ["default/stays/main"])
+
+
 def test_a_runtime_that_restarts_is_waited_for(runtime: RuntimeDouble, kubelet: KubeletCalls, proxy: Run) -> None:
     agent = proxy()
     container = kubelet.run("one", 1000)

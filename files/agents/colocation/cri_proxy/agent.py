@@ -100,7 +100,7 @@ class CriProxyAgent:
             self._next_balance = now + self._config.placement.rebalance_seconds
             for key in self._policy.rebalance():
                 log.info("moves to an emptier place", container=key)
-        due = now >= self._next_round
+        due = now >= self._next_round or (self._truth is not None and self._truth.ended())
         stale = self._policy.stale.is_set()
         if due or stale:
             self._policy.stale.clear()

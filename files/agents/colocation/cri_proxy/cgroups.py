@@ -35,6 +35,10 @@ class Cgroups:
                 return found
         return {}
 
+    @staticmethod
+    def exists(cgroup: str) -> bool:
+        return os.path.isdir(cgroup)
+
     def effective(self, cgroup: str) -> int | None:
         """The CPUs in force; None where it is gone. A cgroup without a cpuset of its own has that of its parent."""
         place = Path(cgroup)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from colocation.common import settings, status_client
-from colocation.cri_proxy import picture, state, topology
+from colocation.cri_proxy import effect, picture, state, topology
 from colocation.cri_proxy.config import Config, plain_path
 from colocation.cri_proxy.cpus import show
 
@@ -28,6 +28,9 @@ def add(parser: argparse.ArgumentParser, commands: Any) -> None:
         "--sysfs-root", metavar="FOLDER", help="another machine's files, under FOLDER/sys/devices/system"
     )
     drawn.set_defaults(act=draw)
+    tried = commands.add_parser("effect", help="measure what it is worth to keep two processes on caches of their own")
+    tried.add_argument("--config", default=argparse.SUPPRESS, metavar="FILE", help="which configuration is in force")
+    tried.set_defaults(act=try_out)
     parser.add_argument(
         "--reset-policy",
         dest="act",
@@ -68,6 +71,21 @@ def draw(asked: argparse.Namespace) -> int:
         sys.stdout.flush()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # `| head` has seen enough
+    return 0
+
+
+def try_out(asked: argparse.Namespace) -> int:
+    """What placement is worth here; some seconds of two CPUs."""
+    config = settings.read(Config, asked.config)
+    try:
+        where = effect.seats(topology.read(topology.Folder(Path(config.sysfs_root)), config.placement.ccx))
+        print("Measuring for some seconds …", file=sys.stderr)
+        print(effect.told(where, effect.measure(where)), end="")
+    except effect.NoEffect as problem:
+        print(f"Nothing to measure: {problem}.")
+    except (topology.NoTopology, OSError) as problem:
+        print(problem, file=sys.stderr)
+        return 2
     return 0
 
 

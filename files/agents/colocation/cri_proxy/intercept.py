@@ -62,7 +62,11 @@ class Intercept:
         policy = self.policy
         if policy is None:
             return None
-        path = next((value for name, value in headers if name == b":path"), b"")
+        path = b""
+        for name, value in headers:
+            if name == b":path":
+                path = value
+                break
         if path in _SEEN:
             return _Seen(self, policy, _SEEN[path])
         if path not in _HELD:

@@ -34,6 +34,7 @@ class Requests:
     """From the client to the server."""
 
     judged = frozenset((HEADERS, RST_STREAM, SETTINGS, PUSH_PROMISE))
+    counts = True
 
     def __init__(self, tunnel: Tunnel) -> None:
         self._tunnel = tunnel
@@ -109,6 +110,7 @@ class Answers:
     """From the server to the client."""
 
     judged = frozenset((HEADERS, RST_STREAM, SETTINGS, PUSH_PROMISE, GOAWAY, WINDOW_UPDATE))
+    counts = False
 
     def __init__(self, tunnel: Tunnel) -> None:
         self._tunnel = tunnel

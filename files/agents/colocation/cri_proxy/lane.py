@@ -17,6 +17,7 @@ from colocation.cri_proxy.frames import (
     CONTINUATION,
     DATA,
     END_HEADERS,
+    END_STREAM,
     HAS_PRIORITY,
     HEAD,
     HEAD_FORMAT,
@@ -58,6 +59,7 @@ class Judge(Protocol):
     """Who says what passes."""
 
     judged: frozenset[int]  # the kinds of frames that it wants to see whole
+    counts: bool  # each DATA frame matters to it, also one that passes and does not end its stream
 
     def data(self, stream: int, flags: int, size: int) -> Way:
         """A DATA frame begins."""
@@ -92,11 +94,30 @@ class Lane:
         self._between: list[bytes] = []  # ours, for the next end of a frame
         self._view = memoryview(b"")  # what is being fed
         self._begin = self._end = 0  # the part of it that passes and is not in `out` yet
+        self._ahead = 0  # how much of it went on before it came here
         self._feeding = False
         self._plain = False
 
-    def feed(self, data: Piece) -> None:
-        """Bytes that came; what may go on is in `out` then."""
+    def ahead(self, data: memoryview, but: frozenset[int]) -> int:
+        """How much of what comes next would surely pass, if every frame passes that is of none of these kinds.
+
+        Whole frames, and whatever there is of DATA: a frame that is to be judged must not have gone on in part.
+        """
+        if self._rest or self._between or self._way is Way.TAKE:
+            return 0
+        size, at = len(data), self._left
+        if self._plain:
+            return size
+        while size - at >= HEAD:
+            high, low, kind, flags, _stream = HEAD_FORMAT.unpack_from(data, at)
+            end = at + HEAD + (high << 8 | low)
+            if kind != DATA and (end > size or kind in but or (kind == HEADERS and not flags & END_HEADERS)):
+                break
+            at = end
+        return min(at, size)
+
+    def feed(self, data: Piece, ahead: int = 0) -> None:
+        """Bytes that came, some of which may have gone on already; what else may go on is in `out` then."""
         if self._rest:
             data = self._rest + data
             self._rest = b""
@@ -105,6 +126,7 @@ class Lane:
             return
         self._view = view = memoryview(data)
         self._begin = self._end = at = 0
+        self._ahead = ahead
         self._feeding = True
         if not self._plain:
             at = self._judge_frames(view)
@@ -182,8 +204,11 @@ class Lane:
             raise Malformed("a CONTINUATION continues nothing")
         self._way = way = self._judge.data(stream, flags, size) if kind == DATA else Way.PASS
         if way is Way.PASS and here >= HEAD + size:
-            self._pass(at, at + HEAD + size)
-            return at + HEAD + size
+            end = at + HEAD + size
+            if kind == DATA and not (self._judge.counts or flags & END_STREAM):
+                end = _repeated(view, at, end)
+            self._pass(at, end)
+            return end
         self._left = size
         if way is not Way.PASS:
             self._current = (bytes(view[at : at + HEAD]), stream, flags)
@@ -245,7 +270,9 @@ class Lane:
 
     def _flush(self) -> None:
         if self._begin != self._end:
-            self.out.append(self._view[self._begin : self._end])
+            begin = max(self._begin, self._ahead)
+            if begin < self._end:
+                self.out.append(self._view[begin : self._end])
             self._begin = self._end
 
     def _put_between(self) -> None:
@@ -261,6 +288,14 @@ class Lane:
             if self._between:
                 self._put_between()
             self._pass(at, len(self._view))
+
+
+def _repeated(view: memoryview, at: int, end: int) -> int:
+    """Where the frames end that follow the one from `at` to `end` and have the same head, as in a large message."""
+    head, size = view[at : at + HEAD], end - at
+    while len(view) >= end + size and view[end : end + HEAD] == head:
+        end += size
+    return end
 
 
 def _block(view: memoryview, payload: bytes, end: int, kind: int, flags: int, stream: int) -> tuple[bytes, int]:

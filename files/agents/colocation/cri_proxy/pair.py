@@ -76,7 +76,10 @@ class Pair:
         if side is self.client:
             self.tunnel.from_client(data)
         else:
-            self.tunnel.from_server(data)
+            ahead = self.tunnel.ahead(data)
+            if ahead:
+                self.client.write([data[:ahead]])
+            self.tunnel.from_server(data, ahead)
         self.write_out()
         return True
 

@@ -52,6 +52,15 @@ class Sender:
         self.window.size -= size
         return True
 
+    @property
+    def waits(self) -> bool:
+        """Something is queued until the server allows it."""
+        return bool(self._waiting)
+
+    def owes(self, streams: Iterable[Stream]) -> bool:
+        """Whether the client was told of more credit than the server gave."""
+        return bool(self.window.debt) or any(stream.window.debt for stream in streams)
+
     def credit(self, stream: Stream) -> None:
         """Give back what the client paid for held bytes, so that it can send the rest of them."""
         if stream.paid:

@@ -5,6 +5,10 @@
 A round lists, forgets what ended unseen, adopts what runs unbooked, and mends cpusets that are not what they ought to
 be: because nobody placed the container yet, because a place changed with another container, or because systemd dropped
 what the kubelet had not asked for. A container whose cpuset can't be mended is tried more and more rarely.
+
+A container that ends by itself loses its cgroup at once, so a look for the cgroups tells between the rounds that it is
+time for one. The runtime's own events would tell it too, but containerd before 2.0 gives each to one listener only, and
+the kubelet may be one.
 """
 
 from __future__ import annotations
@@ -18,12 +22,13 @@ from colocation.cri_proxy.calls import Pod, Resources
 from colocation.cri_proxy.cgroups import Cgroups
 from colocation.cri_proxy.cpus import show
 from colocation.cri_proxy.ledger import Who
-from colocation.cri_proxy.policy import PlacementPolicy, Target
+from colocation.cri_proxy.policy import PENDING, PlacementPolicy, Target
 from colocation.cri_proxy.runtime import NOT_FOUND, Container, Runtime, RuntimeFailed
 from colocation.cri_proxy.state import State
 from colocation.cri_proxy.wishes import Said
 
 MOST_WAIT = 30  # rounds until a container that could not be mended is tried again
+MOST_ASKED = 3  # rounds in which the runtime is asked for a container whose cgroup has gone, before the usual next one
 log = Log("truth")
 
 
@@ -49,11 +54,25 @@ class Truth:
         self._hints = hints
         self._foreign: set[str] = set()  # containers that are not ours to place
         self._patience: dict[str, tuple[int, int]] = {}  # rounds to wait, and how many it were the last time
+        self._places: dict[str, str] = {}  # the cgroups of booked containers, as last seen
+        self._suspects: dict[str, int] = {}  # containers without their cgroup, and how often we will ask for them
 
     def reconsider(self) -> None:
         """The configuration changed: look at every container again."""
         self._foreign.clear()
         self._patience.clear()
+
+    def ended(self) -> bool:
+        """Whether a container seems to have ended since the last look; a round would tell."""
+        booked = {key for key, _entry, _cpus in self._policy.entries() if not key.startswith(PENDING)}
+        if booked - self._places.keys() - self._suspects.keys():  # new ones
+            self._places.update(self._cgroups.containers())
+        self._places = {key: place for key, place in self._places.items() if key in booked}
+        for key in [key for key, place in self._places.items() if not self._cgroups.exists(place)]:
+            del self._places[key]
+            self._suspects[key] = MOST_ASKED
+        self._suspects = {key: left - 1 for key, left in self._suspects.items() if key in booked and left >= 0}
+        return any(left >= 0 for left in self._suspects.values())
 
     def round(self, alive: Callable[[], None]) -> Round:
         """List, forget, adopt, mend; RuntimeFailed where the runtime does not answer."""

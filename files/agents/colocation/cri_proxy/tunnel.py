@@ -16,12 +16,15 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from colocation.cri_proxy.frames import (
+    CONTINUATION,
     GOAWAY,
     MOST_WINDOW,
     PREFACE,
+    PUSH_PROMISE,
     SETTING_HEADER_TABLE_SIZE,
     SETTING_INITIAL_WINDOW,
     SETTING_MAX_FRAME,
+    WINDOW_UPDATE,
     frame,
 )
 from colocation.cri_proxy.hpack import HeaderReader, Headers
@@ -33,6 +36,8 @@ from colocation.cri_proxy.windows import Window
 
 MOST_HELD = 1 << 20  # of one body
 MOST_HELD_IN_ALL = 1 << 23
+_NOTHING: frozenset[int] = frozenset((PUSH_PROMISE, CONTINUATION))
+_CREDIT = _NOTHING | {WINDOW_UPDATE}
 
 Interested = Callable[[Headers], Interest | None]
 Trouble = Callable[[str, Exception], None]
@@ -63,8 +68,19 @@ class Tunnel:
         for stream in list(self.held.values()):
             self.sender.credit(stream)
 
-    def from_server(self, data: Piece) -> None:
-        self.down.feed(data)
+    def ahead(self, data: memoryview) -> int:
+        """How much of what comes from the server the client may have before `from_server` looks at it.
+
+        While nothing is held and nothing waits for windows, nothing comes of an answer that the client must get before
+        or within it; and of the frames only a WINDOW_UPDATE may have to change, where the client was told too much.
+        """
+        if self.held or self.sender.waits:
+            return 0
+        return self.down.ahead(data, _CREDIT if self.sender.owes(self.streams.values()) else _NOTHING)
+
+    def from_server(self, data: Piece, ahead: int = 0) -> None:
+        """`ahead` is how much of it was written to the client already."""
+        self.down.feed(data, ahead)
 
     def tick(self) -> None:
         """To be called now and then while something is held: what was held at the last call too is let go."""

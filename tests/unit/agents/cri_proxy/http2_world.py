@@ -23,6 +23,7 @@ from colocation.cri_proxy.hpack import Headers
 from colocation.cri_proxy.tunnel import Tunnel
 
 Body = Callable[[bytes], bytes]
+MOST_STREAMS = 100  # at a time, as h2 has it before the server says more
 EDITS: dict[str, Body] = {
     "same": lambda body: body,
     "grow": lambda body: body + b"+" * 50,
@@ -149,7 +150,7 @@ class World:
     # What may happen
 
     def begin_call(self) -> None:
-        if len(self.calls) >= self.rules.calls:
+        if len(self.calls) >= self.rules.calls or self.client.open_outbound_streams >= MOST_STREAMS:
             return
         draw = self.random.random
         number = self.client.get_next_available_stream_id()
@@ -279,7 +280,9 @@ class World:
         if wire == "client":
             self.tunnel.from_client(data)
         elif wire == "server":
-            self.tunnel.from_server(data)
+            ahead = self.tunnel.ahead(memoryview(data)) if self.random.random() < 0.8 else 0
+            self.wires["down"] += data[:ahead]
+            self.tunnel.from_server(data, ahead)
         elif wire == "up":
             self.server_receives(data)
         else:

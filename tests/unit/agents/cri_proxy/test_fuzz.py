@@ -120,11 +120,13 @@ class Life:
         assert not self.tunnel.streams
 
     def feed(self, up: bool, data: bytes) -> None:
-        feed = self.tunnel.from_client if up else self.tunnel.from_server
         while data:
             cut = self.random.choice((1, 8, 9, 10, 50, 1 << 20))
-            feed(data[:cut])
-            data = data[cut:]
+            piece, data = data[:cut], data[cut:]
+            if up:
+                self.tunnel.from_client(piece)
+            else:
+                self.tunnel.from_server(piece, self.tunnel.ahead(memoryview(piece)))
             self.forget(self.tunnel.up)
             self.forget(self.tunnel.down)
 
