@@ -2,6 +2,7 @@
 # Apache-2.0 License (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """Where a node's memory is, as one line for people. Pure.
 
+It looks like this:
     ██████████████████▓▓▓▓▓▓░░░░░░░░░░░░···· online 9.20 GiB █, held 3.00 GiB ▓, free 6.00 GiB ░, kept back 1.80 GiB ·
 """
 

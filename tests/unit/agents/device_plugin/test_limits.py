@@ -73,7 +73,8 @@ def test_a_pod_may_have_its_blocks_and_what_its_other_containers_may_have() -> N
 
 def test_blocks_that_an_init_container_left_to_the_next_count_once() -> None:
     parts = (Holding("init", ("CM-0-0", "CM-0-1")), Holding("main", ("CM-0-0",)), Holding("aside", ("CM-0-2",)))
-    assert limits((PodHolding("batch", "job", UID, f"{ROOT}/kubepods/pod{UID}", parts),), BLOCK, {})[0].bytes == 3 * BLOCK
+    pod = PodHolding("batch", "job", UID, f"{ROOT}/kubepods/pod{UID}", parts)
+    assert [limit.bytes for limit in limits((pod,), BLOCK, {})] == [3 * BLOCK]
 
 
 @pytest.mark.parametrize(
