@@ -3,7 +3,8 @@
 """A double of the kubelet's device manager: its Registration service and its side of each plugin, over real gRPC.
 
 It does what the kubelet 1.36 does as far as a plugin can see: clears the directory when it starts (all but its
-checkpoint), dials the plugin before it answers a registration, then watches the list. Its misbehaviour can be switched on.
+checkpoint), dials the plugin before it answers a registration, then watches the list. Its misbehaviour can be switched
+on.
 """
 
 from __future__ import annotations
