@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import uuid as uuids_of_pods
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,9 +19,9 @@ import pytest
 from ansible_collections.colocation.kubernetes.tests.contract.agents.agent_process import AgentProcess, until
 from ansible_collections.colocation.kubernetes.tests.contract.agents.gpu_node_double import (
     RESOURCE,
-    GpuNodeDouble,
     gpus_of,
 )
+from ansible_collections.colocation.kubernetes.tests.contract.agents.gpu_site import UNIT, UNITS, UUIDS, GpuSite
 from ansible_collections.colocation.kubernetes.tests.contract.agents.kubelet_double import KubeletDouble
 from ansible_collections.colocation.kubernetes.tests.contract.agents.upper_scheduler_double import (
     ASSIGNED,
@@ -30,12 +29,8 @@ from ansible_collections.colocation.kubernetes.tests.contract.agents.upper_sched
     UpperScheduler,
 )
 from ansible_collections.colocation.kubernetes.tests.contract.api_server import ApiServer
-from colocation.common.kube_api import KubeApi, kubeconfig
-from colocation.common.retry import Backoff
 
 ROUNDS = int(os.environ.get("COLOCATION_GPU_ROUNDS", "4"))
-UNIT, UNITS = 32, 81920 // 32
-UUIDS = [f"GPU-{n:08x}-f96b-ba85-c137-78c3652fea65" for n in range(4)]
 USED = "DOSLAB_IO_GPU_RESOURCE_USED_BY_"
 PODS = 40
 GIB = 1024 // UNIT
@@ -43,117 +38,17 @@ GIB = 1024 // UNIT
 SHAPES = ((2,), (4,), (8,), (8,), (8,), (8,), (16,), (4, 4), (2, 8))
 
 
-class Site:
-    """A node whose kubelet is a double, with the plugin on it, and the API server where its pods are."""
-
-    def __init__(
-        self, server: ApiServer, place: Path, kubelet: KubeletDouble, start: Callable[[str], AgentProcess]
-    ) -> None:
-        self.server, self.place, self.kubelet = server, place, kubelet
-        self.node = f"gpus-{uuids_of_pods.uuid4().hex[:8]}"
-        self.space = f"space-of-{self.node}"
-        self.admin = self._api("admin")
-        self.api = self._api(f"system:node:{self.node}", "system:nodes")
-        self.pods = GpuNodeDouble(kubelet, place, self.api, self.node, self.space)
-        self._start = start
-        self._made = 0
-        self.describe()
-
-    def _api(self, name: str, *groups: str) -> KubeApi:
-        file = self.place / f"{name.partition(':')[0]}.json"
-        file.write_text(json.dumps(self.server.kubeconfig(name, *groups)))
-        return KubeApi(kubeconfig(str(file)), 10, Backoff(tries=3))
-
-    def prepare(self) -> None:
-        self.admin.post("/api/v1/nodes", {"kind": "Node", "apiVersion": "v1", "metadata": {"name": self.node}})
-        self.admin.patch(f"/api/v1/nodes/{self.node}", {"spec": {"taints": None}}, "application/merge-patch+json")
-        self.admin.post(
-            "/api/v1/namespaces", {"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": self.space}}
-        )
-        account = {"kind": "ServiceAccount", "apiVersion": "v1", "metadata": {"name": "default"}}
-        self.admin.post(f"/api/v1/namespaces/{self.space}/serviceaccounts", account)
-        self.pods.resources.start()
-
-    def describe(self, count: int = 4, mib: int = 81920, **health: str) -> None:
-        """Change the GPUs; health by the number of the GPU, such as `gpu1="XID 79"`."""
-        gpus = [
-            {
-                "uuid": uuid,
-                "memoryMiB": mib,
-                "model": "H100",
-                "numa": n // 2,
-                "health": health.get(f"gpu{n}", "healthy"),
-            }
-            for n, uuid in enumerate(UUIDS[:count])
-        ]
-        scratch = self.place / "gpus.new"
-        scratch.write_text(json.dumps({"gpus": gpus}))
-        scratch.replace(self.place / "gpus.yaml")
-
-    def start(self, **settings: Any) -> AgentProcess:
-        (self.place / "notify").unlink(missing_ok=True)
-        gpu = {"unit_mib": UNIT, "poll_seconds": 0.2, "double_file": f"{self.place}/gpus.yaml"} | settings
-        config = {
-            "pod_resources_socket": str(self.place / "pods.sock"),
-            "cgroup_root": str(self.place / "cgroup"),
-            "refresh_seconds": 0.5,
-            "retry_seconds": 0.2,
-            "kubernetes": {"kubeconfig": str(self.place / "system.json"), "node": self.node},
-            "gpu": {RESOURCE: gpu},
-        }
-        agent = self._start("".join(f"{key}: {json.dumps(value)}\n" for key, value in config.items()))
-        until("it is up", lambda: agent.notified("READY=1"))
-        return agent
-
-    def until_offered(self) -> None:
-        until(
-            "all units are on offer", lambda: [len(p.lists[-1]) for p in self.kubelet.watched(RESOURCE)] == [4 * UNITS]
-        )
-
-    def make(self, *sizes: int, bound: bool = True, notes: dict[str, str] | None = None) -> str:
-        """A pod with containers of so many units."""
-        self._made += 1
-        name = f"pod-{self._made}"
-        containers = [
-            {"name": f"c{n}", "image": "none", "resources": {"limits": {RESOURCE: str(size)}}}
-            for n, size in enumerate(sizes)
-        ]
-        spec: dict[str, Any] = {"containers": containers, "terminationGracePeriodSeconds": 0}
-        if bound:
-            spec["nodeName"] = self.node
-        metadata = {"name": name, "annotations": notes or {}}
-        body = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
-        self.admin.post(f"/api/v1/namespaces/{self.space}/pods", body)
-        return name
-
-    def delete(self, names: list[str]) -> None:
-        if names:
-            self.server.kubectl("-n", self.space, "delete", "pod", "--grace-period=0", "--force", "--wait=true", *names)
-
-    def node_status(self, part: str) -> dict[str, str]:
-        found: dict[str, str] = self.admin.get(f"/api/v1/nodes/{self.node}")["status"].get(part) or {}
-        return found
-
-    def events(self) -> list[tuple[str, str]]:
-        items = [
-            item
-            for space in (self.space, "default")
-            for item in self.admin.get(f"/api/v1/namespaces/{space}/events")["items"]
-        ]
-        return [(item["involvedObject"]["name"], item["reason"]) for item in items]
-
-
 @pytest.fixture
 def site(
     api_server: ApiServer, place: Path, kubelet: KubeletDouble, start: Callable[[str], AgentProcess]
-) -> Iterator[Site]:
-    made = Site(api_server, place, kubelet, start)
+) -> Iterator[GpuSite]:
+    made = GpuSite(api_server, place, kubelet, start)
     made.prepare()
     yield made
     made.pods.resources.stop()
 
 
-def annotated(site: Site) -> dict[str, tuple[str, str]]:
+def annotated(site: GpuSite) -> dict[str, tuple[str, str]]:
     """What the annotations of running pods say."""
     return {
         uid: ((notes := pod["metadata"].get("annotations") or {}).get(UUID, ""), notes.get(ASSIGNED, ""))
@@ -162,7 +57,7 @@ def annotated(site: Site) -> dict[str, tuple[str, str]]:
     }
 
 
-def check(site: Site) -> None:
+def check(site: GpuSite) -> None:
     """Nothing is over-committed, and environment, IDs and annotations say the same for each pod."""
     served = site.pods.served
     held = [id for one in served.values() for ids in one.ids.values() for id in ids]
@@ -183,7 +78,7 @@ def check(site: Site) -> None:
     until("annotations are the truth", lambda: annotated(site) == truth)
 
 
-def renew(site: Site, chance: random.Random, bound: bool) -> None:
+def renew(site: GpuSite, chance: random.Random, bound: bool) -> None:
     """Some pods end, and as many come; one that was refused comes again, as its controller would have it."""
     living = [one.name for one in site.pods.served.values()]
     gone = chance.sample(living, min(len(living), chance.randint(PODS // 4, PODS // 2)))
@@ -199,18 +94,18 @@ def renew(site: Site, chance: random.Random, bound: bool) -> None:
             site.make(*shape, bound=bound)
 
 
-def all_pods(site: Site) -> list[dict[str, Any]]:
+def all_pods(site: GpuSite) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = site.admin.get(f"/api/v1/namespaces/{site.space}/pods")["items"]
     return found
 
 
-def refused_rightly(site: Site) -> None:
+def refused_rightly(site: GpuSite) -> None:
     """Only for want of room on one GPU."""
     for said in site.pods.refused.values():
         assert "units of one GPU are wanted, and none has more than" in said
 
 
-def shake(site: Site, agent: AgentProcess, number: int) -> AgentProcess:
+def shake(site: GpuSite, agent: AgentProcess, number: int) -> AgentProcess:
     """Restart something."""
     if number % 3 == 1:
         agent.process.kill()
@@ -226,7 +121,7 @@ def shake(site: Site, agent: AgentProcess, number: int) -> AgentProcess:
 
 
 @pytest.mark.parametrize("upper", [False, True], ids=["alone", "upper scheduler"])
-def test_rounds(site: Site, upper: bool) -> None:
+def test_rounds(site: GpuSite, upper: bool) -> None:
     chance = random.Random(9)
     scheduler = UpperScheduler(site.admin, site.node, site.space, RESOURCE, UUIDS, UNITS, 9)
     agent = site.start()
@@ -252,7 +147,7 @@ def test_rounds(site: Site, upper: bool) -> None:
     assert "traceback" not in agent.log().lower()
 
 
-def test_an_annotated_gpu_is_taken_and_then_assigned(site: Site) -> None:
+def test_an_annotated_gpu_is_taken_and_then_assigned(site: GpuSite) -> None:
     agent = site.start()
     site.until_offered()
     name = site.make(64, notes={UUID: UUIDS[2], ASSIGNED: "false", "DOSLAB_IO_GPU_ASSUME_TIME": "1"})
@@ -278,7 +173,7 @@ def test_an_annotated_gpu_is_taken_and_then_assigned(site: Site) -> None:
     until("it is healthy", lambda: agent.status().healthy)
 
 
-def test_counts_are_on_the_node_and_come_again(site: Site) -> None:
+def test_counts_are_on_the_node_and_come_again(site: GpuSite) -> None:
     agent = site.start()
     wanted = {"doslab.io/gpu-count": "4", "doslab.io/gpu-core": "400"}
     until("they are there", lambda: site.node_status("capacity").items() >= wanted.items())
@@ -292,7 +187,7 @@ def test_counts_are_on_the_node_and_come_again(site: Site) -> None:
     assert agent.process.poll() is None
 
 
-def test_an_ill_gpu_and_one_that_is_well_again(site: Site) -> None:
+def test_an_ill_gpu_and_one_that_is_well_again(site: GpuSite) -> None:
     agent = site.start()
     site.until_offered()
     site.make(64, notes={UUID: UUIDS[1]})
@@ -315,7 +210,7 @@ def test_an_ill_gpu_and_one_that_is_well_again(site: Site) -> None:
     check(site)
 
 
-def test_a_request_larger_than_any_gpu(site: Site) -> None:
+def test_a_request_larger_than_any_gpu(site: GpuSite) -> None:
     site.start()
     site.until_offered()
     name = site.make(UNITS + 1)
@@ -324,14 +219,14 @@ def test_a_request_larger_than_any_gpu(site: Site) -> None:
     until("the pod has an event", lambda: (name, "ColocationGpuRequestTooLarge") in site.events())
 
 
-def test_the_wrong_unit_is_refused(site: Site) -> None:
+def test_the_wrong_unit_is_refused(site: GpuSite) -> None:
     """Eight GPUs of 80 GiB in MiB."""
     agent = site.start(unit_mib=1)
     until("it says so", lambda: any("set unit_mib to 32 or more, on all nodes" in p for p in agent.status().problems))
     assert not site.kubelet.plugins
 
 
-def test_an_api_server_that_is_away_while_a_pod_is_served(site: Site) -> None:
+def test_an_api_server_that_is_away_while_a_pod_is_served(site: GpuSite) -> None:
     site.start()
     site.until_offered()
     site.make(64, notes={UUID: UUIDS[3], ASSIGNED: "false"})
