@@ -2,8 +2,9 @@
 # Apache-2.0 License (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """A double of the kubelet's device manager: its Registration service and its side of each plugin, over real gRPC.
 
-It does what the kubelet 1.36 does as far as a plugin can see: clears the directory when it starts, dials the plugin
-before it answers a registration, then watches the list. Its misbehaviour can be switched on.
+It does what the kubelet 1.36 does as far as a plugin can see: clears the directory when it starts (all but its
+checkpoint), dials the plugin before it answers a registration, then watches the list. Its misbehaviour can be switched
+on.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any
 
 import grpc
 
+from colocation.device_plugin.kubelet_state import CHECKPOINT
 from colocation.device_plugin.protocol import MESSAGES
 
 SERVICE = "/v1beta1.DevicePlugin/"
@@ -45,6 +47,14 @@ class Registered:
         request = MESSAGES["AllocateRequest"](container_requests=parts)
         return MESSAGES["AllocateResponse"].FromString(self.call("Allocate", request.SerializeToString()))
 
+    def prefer(self, available: list[str], must: list[str], size: int) -> list[str]:
+        """What the plugin would take for one container."""
+        question = {"available_deviceIDs": available, "must_include_deviceIDs": must, "allocation_size": size}
+        request = MESSAGES["PreferredAllocationRequest"](container_requests=[question])
+        answer = self.call("GetPreferredAllocation", request.SerializeToString())
+        (chosen,) = MESSAGES["PreferredAllocationResponse"].FromString(answer).container_responses
+        return list(chosen.deviceIDs)
+
 
 class KubeletDouble:
     """Can be started and stopped any number of times; `plugins` are those of this start."""
@@ -58,7 +68,7 @@ class KubeletDouble:
 
     def start(self) -> None:
         for entry in os.scandir(self.directory):
-            if not entry.is_dir(follow_symlinks=False):
+            if not entry.is_dir(follow_symlinks=False) and entry.name != CHECKPOINT:
                 os.unlink(entry.path)
         self.plugins = []
         self._server = grpc.server(ThreadPoolExecutor(4))

@@ -15,8 +15,10 @@ import yaml
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 
+from ansible_collections.colocation.kubernetes.plugins.filter.gpu_unit import gpu_unit
 from colocation.common.settings import read
 from colocation.device_plugin.config import Config
+from colocation.device_plugin.gpu_config import GpuMemory
 from colocation.device_plugin.memory_config import Memory
 
 ROLE = Path(__file__).parents[3] / "roles" / "device_plugin"
@@ -46,7 +48,10 @@ def _rendered(template: str, **variables: Any) -> str:
         **variables,
     }
     text = trust_as_template((ROLE / "templates" / template).read_text())
-    rendered: str = Templar(DataLoader(), known).template(text)
+    templar = Templar(DataLoader(), known)
+    # Its full name is for the loader of collections, which would take over the imports of the whole process.
+    templar.environment.filters["colocation.kubernetes.gpu_unit"] = gpu_unit
+    rendered: str = templar.template(text)
     return rendered
 
 
@@ -122,6 +127,65 @@ def test_with_memory_the_unit_may_write_to_control_groups_and_is_still_hardened(
     text = _rendered(f"{UNIT}.j2", device_plugin_resources={"memory": {MEMORY: None}})
     assert "ProtectControlGroups=no\n" in text
     assert "ProtectControlGroups=yes\n" in _rendered(f"{UNIT}.j2")
+    path = tmp_path / UNIT
+    path.write_text(text)
+    test_the_unit_is_hardened(path)
+    test_systemd_reads_the_unit_without_a_word(path)
+
+
+GPUS = "doslab.io/gpu-memory"
+
+
+def _gpu_node(mib: list[int], settings: dict[str, Any] | None, others: dict[str, list[int]]) -> dict[str, Any]:
+    """Variables of a node that wants to offer GPUs, in a cluster with others."""
+    resources = {"gpu": {GPUS: settings}}
+    known = {"n1": mib, **others}
+    return {
+        "device_plugin_resources": resources,
+        "preflight_gpu_mib": mib,
+        "groups": {"kube_node": [*known, "n9"]},
+        "hostvars": {"n9": {"inventory_hostname": "n9"}}
+        | {
+            name: {"inventory_hostname": name, "device_plugin_resources": resources, "preflight_gpu_mib": memories}
+            for name, memories in known.items()
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    ("mib", "others", "settings", "unit"),
+    [
+        ([16384], {}, None, 4),
+        ([16384], {"n2": [81920] * 8}, None, 32),
+        ([16384], {"n2": [81920] * 8}, {"allow_multi_gpu": True}, 256),
+        ([81920], {"n2": []}, {"unit_mib": 64, "mig": "list"}, 64),
+    ],
+)
+def test_the_unit_of_gpus_is_chosen_from_the_largest_node(
+    mib: list[int], others: dict[str, list[int]], settings: dict[str, Any] | None, unit: int, tmp_path: Path
+) -> None:
+    file = tmp_path / "device-plugin.yaml"
+    file.write_text(_rendered("device-plugin.yaml.j2", **_gpu_node(mib, settings, others)))
+    config = read(Config, str(file))
+    assert config.gpu == {GPUS: GpuMemory(**{"unit_mib": unit, **(settings or {})})}
+    assert (config.kubernetes.kubeconfig, config.kubernetes.node) == (
+        "/var/lib/colocation/credentials/kubeconfig",
+        "n1",
+    )
+
+
+def test_a_node_without_gpus_offers_none(tmp_path: Path) -> None:
+    file = tmp_path / "device-plugin.yaml"
+    variables = _gpu_node([], None, {"n2": [81920]})
+    file.write_text(_rendered("device-plugin.yaml.j2", **variables))
+    assert not read(Config, str(file)).gpu
+    assert "nvidia" not in _rendered(f"{UNIT}.j2", **variables)
+
+
+@pytest.mark.parametrize(("double", "asks"), [("", True), ("/etc/colocation/gpus.yaml", False)])
+def test_only_who_asks_the_driver_may_use_its_devices(double: str, asks: bool, tmp_path: Path) -> None:
+    text = _rendered(f"{UNIT}.j2", **_gpu_node([81920], {"double_file": double}, {}))
+    assert ("DeviceAllow=char-nvidia* rw\n" in text) == asks
     path = tmp_path / UNIT
     path.write_text(text)
     test_the_unit_is_hardened(path)

@@ -1,0 +1,242 @@
+# Copyright: colocation.kubernetes contributors
+# Apache-2.0 License (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The plugin of GPUs as a process, with a real API server, the file's double of four GPUs, and a double of the kubelet.
+
+The rounds are few here; COLOCATION_GPU_ROUNDS=100 asks for more.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ansible_collections.colocation.kubernetes.tests.contract.agents.agent_process import AgentProcess, until
+from ansible_collections.colocation.kubernetes.tests.contract.agents.gpu_node_double import (
+    RESOURCE,
+    gpus_of,
+)
+from ansible_collections.colocation.kubernetes.tests.contract.agents.gpu_site import UNIT, UNITS, UUIDS, GpuSite
+from ansible_collections.colocation.kubernetes.tests.contract.agents.kubelet_double import KubeletDouble
+from ansible_collections.colocation.kubernetes.tests.contract.agents.upper_scheduler_double import (
+    ASSIGNED,
+    UUID,
+    UpperScheduler,
+)
+from ansible_collections.colocation.kubernetes.tests.contract.api_server import ApiServer
+
+ROUNDS = int(os.environ.get("COLOCATION_GPU_ROUNDS", "4"))
+USED = "DOSLAB_IO_GPU_RESOURCE_USED_BY_"
+PODS = 40
+GIB = 1024 // UNIT
+# Of a pod's containers; what is on a node at once fits on its GPUs, but not in any way of packing them.
+SHAPES = ((2,), (4,), (8,), (8,), (8,), (8,), (16,), (4, 4), (2, 8))
+
+
+@pytest.fixture
+def site(
+    api_server: ApiServer, place: Path, kubelet: KubeletDouble, start: Callable[[str], AgentProcess]
+) -> Iterator[GpuSite]:
+    made = GpuSite(api_server, place, kubelet, start)
+    made.prepare()
+    yield made
+    made.pods.resources.stop()
+
+
+def annotated(site: GpuSite) -> dict[str, tuple[str, str]]:
+    """What the annotations of running pods say."""
+    return {
+        uid: ((notes := pod["metadata"].get("annotations") or {}).get(UUID, ""), notes.get(ASSIGNED, ""))
+        for uid, pod in site.pods.pods().items()
+        if uid in site.pods.served
+    }
+
+
+def check(site: GpuSite) -> None:
+    """Nothing is over-committed, and environment, IDs and annotations say the same for each pod."""
+    served = site.pods.served
+    held = [id for one in served.values() for ids in one.ids.values() for id in ids]
+    assert len(held) == len(set(held))
+    truth: dict[str, tuple[str, str]] = {}
+    for uid, one in served.items():
+        total = sum(map(len, one.ids.values())) * UNIT
+        gpus: dict[str, None] = {}
+        for container, ids in one.ids.items():
+            environment = one.environment[container]
+            (gpu,) = gpus_of(ids, UUIDS)
+            gpus[gpu] = None
+            assert environment["NVIDIA_VISIBLE_DEVICES"] == environment[UUID] == gpu
+            assert environment[f"{USED}CONTAINER"] == str(len(ids) * UNIT)
+            assert environment["DOSLAB_IO_GPU_RESOURCE_TOTAL"] == "81920"
+            assert environment.get(f"{USED}POD") in (None, str(total))
+        truth[uid] = (",".join(gpus), "true")
+    until("annotations are the truth", lambda: annotated(site) == truth)
+
+
+def renew(site: GpuSite, chance: random.Random, bound: bool) -> None:
+    """Some pods end, and as many come; one that was refused comes again, as its controller would have it."""
+    living = [one.name for one in site.pods.served.values()]
+    gone = chance.sample(living, min(len(living), chance.randint(PODS // 4, PODS // 2)))
+    site.delete([*gone, *site.pods.refused])
+    site.pods.refused.clear()
+    room = 4 * UNITS * 9 // 10 - sum(
+        len(ids) for one in site.pods.served.values() if one.name not in gone for ids in one.ids.values()
+    )
+    waiting = sum(not pod["spec"].get("nodeName") for pod in all_pods(site))
+    for _pod in range(PODS - (len(living) - len(gone)) - waiting):
+        shape = [size * GIB for size in chance.choice(SHAPES)]
+        if (room := room - sum(shape)) >= 0:
+            site.make(*shape, bound=bound)
+
+
+def all_pods(site: GpuSite) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = site.admin.get(f"/api/v1/namespaces/{site.space}/pods")["items"]
+    return found
+
+
+def refused_rightly(site: GpuSite) -> None:
+    """Only for want of room on one GPU."""
+    for said in site.pods.refused.values():
+        assert "units of one GPU are wanted, and none has more than" in said
+
+
+def shake(site: GpuSite, agent: AgentProcess, number: int) -> AgentProcess:
+    """Restart something."""
+    if number % 3 == 1:
+        agent.process.kill()
+        agent.process.wait()
+        before = len(site.kubelet.plugins)
+        agent = site.start()
+        until("it registers again", lambda: len(site.kubelet.plugins) > before)
+    elif number % 3 == 2:
+        site.kubelet.stop()
+        site.kubelet.start()
+    site.until_offered()
+    return agent
+
+
+@pytest.mark.parametrize("upper", [False, True], ids=["alone", "upper scheduler"])
+def test_rounds(site: GpuSite, upper: bool) -> None:
+    chance = random.Random(9)
+    scheduler = UpperScheduler(site.admin, site.node, site.space, RESOURCE, UUIDS, UNITS, 9)
+    agent = site.start()
+    site.until_offered()
+    refused = served = 0
+    for number in range(ROUNDS):
+        renew(site, chance, bound=not upper)
+        if upper:
+            scheduler.run(dies=0.2)
+        if number % 2:
+            agent = shake(site, agent, number // 2)
+        site.pods.sync(chance)
+        refused += len(site.pods.refused)
+        served += len(site.pods.served)
+        refused_rightly(site)
+        if not number % 2:
+            agent = shake(site, agent, number // 2)
+        check(site)
+    assert served >= ROUNDS * PODS * 2 // 3
+    assert refused <= served / 20
+    assert not upper or scheduler.died
+    until("it knows all holders", lambda: len(agent.status().tables[2].rows) == len(site.pods.resources.given))
+    assert "traceback" not in agent.log().lower()
+
+
+def test_an_annotated_gpu_is_taken_and_then_assigned(site: GpuSite) -> None:
+    agent = site.start()
+    site.until_offered()
+    name = site.make(64, notes={UUID: UUIDS[2], ASSIGNED: "false", "DOSLAB_IO_GPU_ASSUME_TIME": "1"})
+    site.pods.sync(random.Random(1))
+    (served,) = site.pods.served.values()
+    assert served.environment["c0"] == {
+        "NVIDIA_VISIBLE_DEVICES": UUIDS[2],
+        "DOSLAB_IO_GPU_UUID": UUIDS[2],
+        f"{USED}POD": "2048",
+        f"{USED}CONTAINER": "2048",
+        "DOSLAB_IO_GPU_RESOURCE_TOTAL": "81920",
+    }
+    check(site)
+    until("the page shows it", lambda: agent.status().tables[2].rows)
+    (row,) = agent.status().tables[2].rows
+    assert row == ("a", f"{site.space}/{name}", "c0", UUIDS[2], "2.00 GiB")
+    assert agent.status().tables[1].rows[2][4:] == (
+        "a·······························",
+        "2.00 GiB",
+        "78.00 GiB",
+        "healthy",
+    )
+    until("it is healthy", lambda: agent.status().healthy)
+
+
+def test_counts_are_on_the_node_and_come_again(site: GpuSite) -> None:
+    agent = site.start()
+    wanted = {"doslab.io/gpu-count": "4", "doslab.io/gpu-core": "400"}
+    until("they are there", lambda: site.node_status("capacity").items() >= wanted.items())
+    assert site.node_status("allocatable").items() >= wanted.items()
+    gone = json.dumps({"status": {"capacity": dict.fromkeys(wanted), "allocatable": dict.fromkeys(wanted)}})
+    site.server.kubectl("patch", "node", site.node, "--subresource=status", "--type=merge", "-p", gone)
+    assert not site.node_status("capacity").items() & wanted.items()
+    site.kubelet.stop()
+    site.kubelet.start()
+    until("they came again", lambda: site.node_status("capacity").items() >= wanted.items())
+    assert agent.process.poll() is None
+
+
+def test_an_ill_gpu_and_one_that_is_well_again(site: GpuSite) -> None:
+    agent = site.start()
+    site.until_offered()
+    site.make(64, notes={UUID: UUIDS[1]})
+    site.pods.sync(random.Random(1))
+    site.describe(gpu1="XID 79")
+
+    def ill() -> int:
+        (plugin,) = site.kubelet.watched(RESOURCE)
+        return sum(health == "Unhealthy" for _id, health in plugin.lists[-1])
+
+    until("its units are unhealthy", lambda: ill() == UNITS)
+    until("the Node has an event", lambda: (site.node, "ColocationGpuIll") in site.events())
+    until("the counts are less", lambda: site.node_status("capacity").get("doslab.io/gpu-core") == "300")
+    assert any("XID 79" in problem for problem in agent.status().problems)
+    assert len(site.pods.pods()) == 1  # whoever runs there goes on
+    site.describe()
+    until("they are healthy again", lambda: ill() == 0)
+    until("and that is told", lambda: (site.node, "ColocationGpuWell") in site.events())
+    until("the counts are back", lambda: site.node_status("capacity").get("doslab.io/gpu-core") == "400")
+    check(site)
+
+
+def test_a_request_larger_than_any_gpu(site: GpuSite) -> None:
+    site.start()
+    site.until_offered()
+    name = site.make(UNITS + 1)
+    site.pods.sync(random.Random(1))
+    assert f"{UNITS + 1} units ({81920 + UNIT} MiB) are more than any GPU of this node has" in site.pods.refused[name]
+    until("the pod has an event", lambda: (name, "ColocationGpuRequestTooLarge") in site.events())
+
+
+def test_the_wrong_unit_is_refused(site: GpuSite) -> None:
+    """Eight GPUs of 80 GiB in MiB."""
+    agent = site.start(unit_mib=1)
+    until("it says so", lambda: any("set unit_mib to 32 or more, on all nodes" in p for p in agent.status().problems))
+    assert not site.kubelet.plugins
+
+
+def test_an_api_server_that_is_away_while_a_pod_is_served(site: GpuSite) -> None:
+    site.start()
+    site.until_offered()
+    site.make(64, notes={UUID: UUIDS[3], ASSIGNED: "false"})
+    plugin = site.kubelet.watched(RESOURCE)[0]
+    until("it steers", lambda: gpus_of(plugin.prefer(site.pods.free(), [], 64), UUIDS) == {UUIDS[3]})
+    ids = plugin.prefer(site.pods.free(), [], 64)
+    site.server.pause()
+    try:
+        (answer,) = plugin.allocate(ids).container_responses
+    finally:
+        site.server.resume()
+    assert answer.envs[UUID] == UUIDS[3]
+    assert f"{USED}POD" not in answer.envs
