@@ -31,7 +31,7 @@ KINDS = "deploy,rs,pod,svc,endpointslice,pdb,secret,cm,sa,role,rolebinding,clust
 
 def install(scene: Scene) -> None:
     """Take away what an earlier telling left, then run site.yml."""
-    if not all(_runs_pods(scene, node) for node in scene.nodes):
+    if not all(scene.on_all(lambda node: _runs_pods(scene, node)).values()):
         scene.play("repair.yml")  # one that was interrupted while a node was broken
     _forget(scene)
     scene.api.apply(workloads.namespace())
@@ -55,8 +55,8 @@ def _make_migrator(scene: Scene) -> None:
     token = str(scene.api.post(place, asked)["status"]["token"])
     cluster = scene.kubeconfig()["clusters"][0]["cluster"]
     document = workloads.kubeconfig(cluster["server"], cluster["certificate-authority-data"], token)
-    for node in scene.nodes:
-        scene.ssh(node, f"umask 077; echo {shlex.quote(json.dumps(document))} > {MIGRATOR_FILE}")
+    write = f"umask 077; echo {shlex.quote(json.dumps(document))} > {MIGRATOR_FILE}"
+    scene.on_all(lambda node: scene.ssh(node, write))
 
 
 def offers(scene: Scene) -> Look:
@@ -69,9 +69,8 @@ def offers(scene: Scene) -> Look:
 def memory_table(scene: Scene) -> Sequence[str]:
     """What the agents themselves say of the memory, zone by zone."""
     lines = []
-    for node in scene.nodes:
-        text = scene.ssh(node, "python3 -c 'import urllib.request as u; "
-                         'print(u.urlopen("http://127.0.0.1:9461/status").read().decode())\'')  # fmt: skip
+    page = "import urllib.request as u; print(u.urlopen('http://127.0.0.1:9461/status').read().decode())"
+    for node, text in scene.on_all(lambda node: scene.ssh(node, f"python3 -c {shlex.quote(page)}")).items():
         for table in json.loads(text)["tables"]:
             if str(table["title"]).startswith("Memory, "):
                 at = {name: number for number, name in enumerate(table["columns"])}
@@ -99,7 +98,7 @@ def batch_runs(scene: Scene) -> Look:
 
 def batch_uses(scene: Scene) -> Look:
     """They have filled what they took."""
-    used = {node: _used_by_batch(scene, node) for node in scene.nodes}
+    used = scene.on_all(lambda node: _used_by_batch(scene, node))
     wanted = {node: count * workloads.USED_MIB for node, count in _where(scene, "batch").items()}
     seen = ", ".join(f"{node}: batch uses {used[node]} MiB" for node in scene.nodes)
     return Look(all(used[node] >= wanted.get(node, 0) for node in scene.nodes), seen)
@@ -294,8 +293,8 @@ def uninstall(scene: Scene) -> None:
 def nothing_left(scene: Scene) -> Look:
     """Nodes and API are as they were before the first run."""
     left: list[str] = []
-    for node in scene.nodes:
-        left += [f"{node}: {line}" for line in _differences(scene, node)]
+    for node, lines in scene.on_all(lambda node: _differences(scene, node)).items():
+        left += [f"{node}: {line}" for line in lines]
     for node in scene.api.get("/api/v1/nodes").get("items", ()):
         known = [
             *node["status"].get("capacity", {}),
@@ -330,8 +329,7 @@ def _forget(scene: Scene) -> None:
     scene.api.delete(workloads.namespace())
     for thing in workloads.migrator()[1:]:
         scene.api.delete(thing)
-    for node in scene.nodes:
-        scene.ssh(node, f"rm -f {MIGRATOR_FILE}")
+    scene.on_all(lambda node: scene.ssh(node, f"rm -f {MIGRATOR_FILE}"))
     until = scene.now() + 120
     while scene.api.there(workloads.namespace()):
         if scene.now() > until:

@@ -11,10 +11,11 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ..process import child
 from ..setup import Session
@@ -25,6 +26,8 @@ from .plot import clock
 from .readings import Values
 from .steps import Trouble
 from .timeline import Key, Series, Timeline
+
+T = TypeVar("T")
 
 
 class Scene:
@@ -125,6 +128,11 @@ class Scene:
     def ssh(self, node: str, script: str, limit: float = 90.0) -> str:
         """The output of a shell script on a node."""
         return self.tool("ssh", node, f"sh -c {shlex.quote(script)}", limit=limit)
+
+    def on_all(self, ask: Callable[[str], T]) -> dict[str, T]:
+        """Ask all nodes at the same time."""
+        with ThreadPoolExecutor(len(self.nodes)) as pool:
+            return dict(zip(self.nodes, pool.map(ask, self.nodes), strict=True))
 
     def _output(self, command: Sequence[str], limit: float) -> str:
         with tempfile.TemporaryFile() as out:
