@@ -18,6 +18,7 @@ WIDTH, HEIGHT = 880, 250
 LEFT, RIGHT, TOP, BOTTOM = 58, 14, 26, 26
 TONES = 6  # the page's style has so many colours
 DASHES = ("", "7 4", "2 4", "12 4 2 4")
+WHOLE = 5.0  # what is counted has no ticks between whole numbers
 POINTS = 900  # more than one a pixel shows nothing more
 TIME_STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 43200, 86400)
 
@@ -131,7 +132,7 @@ def _scale(plot: Plot, begin: float, end: float) -> _Scale:
     low, high = min([0.0, *values]), max([0.0, *values])
     if high - low < 1e-12:
         high = low + 1.0
-    levels = ticks(low, high)
+    levels = ticks(low, max(high, low + WHOLE) if plot.stepped else high)
     return _Scale(begin, max(end, begin + 1.0), levels[-1], levels[0])
 
 

@@ -29,6 +29,9 @@ from .timeline import Key, Series, Timeline
 
 T = TypeVar("T")
 
+NO_WAY = 255  # ssh's own exit status
+PATIENT = {"ANSIBLE_TIMEOUT": "60", "ANSIBLE_SSH_RETRIES": "2"}  # emulated nodes on a busy machine take their time
+
 
 class Scene:
     """Everything that steps may do. Output of programs is in `logs`; `say` is for who watches."""
@@ -126,8 +129,15 @@ class Scene:
         return self._output([self.command, words[0], "--name", self.name, *words[1:]], limit)
 
     def ssh(self, node: str, script: str, limit: float = 90.0) -> str:
-        """The output of a shell script on a node."""
-        return self.tool("ssh", node, f"sh -c {shlex.quote(script)}", limit=limit)
+        """The output of a shell script on a node; on a busy machine ssh may need more than one try to get there."""
+        until = self.now() + limit
+        while True:
+            try:
+                return self.tool("ssh", node, f"sh -c {shlex.quote(script)}", limit=limit)
+            except Trouble as trouble:
+                if trouble.status != NO_WAY or self.now() > until:
+                    raise
+                self.pause(1.0)
 
     def on_all(self, ask: Callable[[str], T]) -> dict[str, T]:
         """Ask all nodes at the same time."""
@@ -144,7 +154,7 @@ class Scene:
             out.seek(0)
             text = out.read().decode(errors="replace")
         if status != 0:
-            raise Trouble(f"{' '.join(command[1:])[:200]}: exit {status}\n{text[-1500:].rstrip()}")
+            raise Trouble(f"{' '.join(command[1:])[:200]}: exit {status}\n{text[-1500:].rstrip()}", status)
         return text
 
     def play(self, book: str, *options: str) -> None:
@@ -161,7 +171,7 @@ class Scene:
         reading, writing = os.pipe()
         with os.fdopen(reading, "rb") as stream, log.open("wb") as kept:
             try:
-                with child(command, self._session.variables, collection, writing) as process:
+                with child(command, {**self._session.variables, **PATIENT}, collection, writing) as process:
                     os.close(writing)
                     writing = -1
                     for line in stream:
