@@ -20,7 +20,8 @@ STYLE = """
 --bad:#ff8a80;--good:#63d19e;--t0:#6db3f2;--t1:#ff9d57;--t2:#63d19e;--t3:#cf9bf0;--t4:#ff8fb8;--t5:#d8ca5a}}
 body{margin:0 auto;max-width:58rem;padding:1.5rem 1rem 4rem;background:var(--back);color:var(--ink);
 font:16px/1.5 system-ui,sans-serif}
-h1{font-size:1.6rem;margin:0}h2{font-size:1.25rem;margin:2.5rem 0 .3rem}h3{font-size:1.05rem;margin:1.8rem 0 .1rem}p{margin:.3rem 0 .8rem}.soft{color:var(--soft)}
+h1{font-size:1.6rem;margin:0}h2{font-size:1.25rem;margin:2.5rem 0 .3rem}
+h3{font-size:1.05rem;margin:1.8rem 0 .1rem}p{margin:.3rem 0 .8rem}.soft{color:var(--soft)}
 .verdict{font-weight:600}.done{color:var(--good)}.failed,.stopped{color:var(--bad)}
 ol{list-style:none;margin:1rem 0;padding:0}ol>li{display:grid;grid-template-columns:2.2rem 1fr auto;gap:0 .6rem;
 padding:.55rem 0;border-top:1px solid var(--rule)}li .label{font-weight:600}li .took{color:var(--soft)}
