@@ -15,9 +15,10 @@ from .places import shown
 from .process import child
 from .report import CannotGoOn
 from .setup import Session
-from .story.chapters import STORY, stands
+from .story.chapters import STORY
 from .story.page import Telling, Told, page
 from .story.plot import clock
+from .story.props import stands
 from .story.scene import Scene
 from .story.steps import Step, StepFailed, Trouble, tell
 from .story.timeline import to_document

@@ -70,7 +70,7 @@ def test_pods_are_refused_only_for_want_of_an_account(api: Api) -> None:
         api.apply(workloads.web("web-1", "worker1"))
     account = {"apiVersion": "v1", "kind": "ServiceAccount"}
     api.apply({**account, "metadata": {"name": "default", "namespace": workloads.NAMESPACE}})
-    pods = [workloads.web("web-1", "worker1"), workloads.gpu("gpu-1", "doslab.io/gpu-memory")]
+    pods = [workloads.web("web-1", "worker1"), workloads.gpu("gpu-1", "worker2", "doslab.io/gpu-memory")]
     for pod in pods:
         api.apply(pod)
     found = api.get("/api/v1/pods")

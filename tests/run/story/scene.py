@@ -158,11 +158,10 @@ class Scene:
         return text
 
     def play(self, book: str, *options: str) -> None:
-        """Run one of our playbooks with what the story offers; its output goes to a log, its plays are said."""
+        """Run one of our playbooks; its output goes to a log, its plays are said."""
         collection = self._session.stage.collection
-        offer = collection / "tests" / "run" / "story" / "offer.yml"
         command: list[str | Path] = [
-            self._session.tools.command("ansible-playbook"), "-i", self.inventory, "-e", f"@{offer}", *options,
+            self._session.tools.command("ansible-playbook"), "-i", self.inventory, *options,
             collection / "playbooks" / book,
         ]  # fmt: skip
         log = self.logs / f"{len(list(self.logs.glob('play-*'))) + 1:02}-{book}.log".replace("/", "-")
