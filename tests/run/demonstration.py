@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,10 @@ from .places import shown
 from .process import child
 from .report import CannotGoOn
 from .setup import Session
-from .story.chapters import STORY, stands
+from .story.chapters import STORY
 from .story.page import Telling, Told, page
 from .story.plot import clock
+from .story.props import stands
 from .story.scene import Scene
 from .story.steps import Step, StepFailed, Trouble, tell
 from .story.timeline import to_document
@@ -60,10 +62,11 @@ def up(session: Session, steps: Story) -> None:
         session.report.say("\n=== the cluster of an earlier run stands; ./demo --destroy removes it")
     _step(session, "an inventory", [_tool(session), "inventory", "--name", NAME, "--output", inventory])
     scene = Scene(session, NAME, inventory, ["worker1", "worker2"])
-    with session.report.setting_up("what stands on the nodes"):
+    # At the same time: the first waits for two emulated processors, the second for another's disk.
+    with session.report.setting_up("what stands on the nodes, images for the scheduler"), ThreadPoolExecutor(1) as pool:
+        loaded = pool.submit(_load_images, scene)
         scene.before = _before(scene, home, fresh)
-    with session.report.setting_up("images for the scheduler"):
-        _load_images(scene)
+        loaded.result()
     tell_and_show(session, scene, steps, home / "report.html")
     offer = Path("tests", "run", "story", "offer.yml")
     session.report.say(
@@ -105,7 +108,7 @@ def _before(scene: Scene, home: Path, fresh: bool) -> dict[str, list[str]]:
         remembered: dict[str, Any] = json.loads(_made(home).read_text())
         return {node: list(lines) for node, lines in remembered["before"].items()}
     try:
-        before = {node: stands(scene, node) for node in scene.nodes}
+        before = scene.on_all(lambda node: stands(scene, node))
     except Trouble as trouble:
         raise CannotGoOn(str(trouble)) from None
     _made(home).write_text(json.dumps({"nodes": list(NODES), "before": before}))

@@ -28,11 +28,7 @@ NOT_FOUND = 404
 
 
 class ApiFailed(Trouble):
-    """The API did not answer, or not with success; `status` is 0 where it did not answer."""
-
-    def __init__(self, text: str, status: int = 0) -> None:
-        super().__init__(text)
-        self.status = status
+    """The API did not answer, or not with success."""
 
 
 class _Connection(http.client.HTTPConnection):

@@ -10,20 +10,16 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from . import readings, workloads
+from . import props, readings, workloads
 from .scene import Scene
-from .steps import Look, Step, Trouble, Wait
+from .steps import Look, Step, Wait
 from .timeline import Key
 
 HOT, OTHER = "worker1", "worker2"  # worker1 has two sockets of two CCXs, worker2 memory without processors
 BROKEN = ("containerd-masked", "kubelet-disabled")
-LEFT_FREE = (
-    0.25  # of the hot node's memory, when its batch pods have gone: more than soft_percent, less than their blocks
-)
+LEFT_FREE = 0.25  # of the hot node's memory when its batch pods have gone: too little for them to come back
 GPU = "doslab.io/gpu-memory"
-MIGRATOR_FILE = "/etc/kubernetes/story-migrator.conf"
-OURS = ("mem-usage", "mem-secret", "kube-scheduler:plugins", "colocation", workloads.NAMESPACE)
-KINDS = "deploy,rs,pod,svc,endpointslice,pdb,secret,cm,sa,role,rolebinding,clusterrole,clusterrolebinding,lease,ns"
+GPU_PODS = ("gpu-1", "gpu-2")
 
 
 # -- a collection in the cluster --------------------------------------------------------------------------
@@ -31,32 +27,20 @@ KINDS = "deploy,rs,pod,svc,endpointslice,pdb,secret,cm,sa,role,rolebinding,clust
 
 def install(scene: Scene) -> None:
     """Take away what an earlier telling left, then run site.yml."""
-    if not all(_runs_pods(scene, node) for node in scene.nodes):
-        scene.play("repair.yml")  # one that was interrupted while a node was broken
-    _forget(scene)
+    if not all(scene.on_all(lambda node: _runs_pods(scene, node)).values()):
+        scene.play("repair.yml", *props.offer(scene))  # one that was interrupted while a node was broken
+    props.take_away(scene)
     scene.api.apply(workloads.namespace())
-    _make_migrator(scene)
-    scene.play("site.yml")
+    props.bring_migrator(scene)
+    if props.knows_gpus(scene):
+        props.bring_gpus(scene)
+    scene.play("site.yml", *props.offer(scene))
 
 
 def _runs_pods(scene: Scene, node: str) -> bool:
     """Asked of the node, for the API notices late."""
     asked = "systemctl is-active -q containerd && systemctl is-active -q kubelet && echo yes || echo no"
     return scene.ssh(node, asked).split()[-1:] == ["yes"]
-
-
-def _make_migrator(scene: Scene) -> None:
-    """Put a kubeconfig of somebody who may list nodes and pods on each node."""
-    account, *others = workloads.migrator()
-    for thing in (account, *others):
-        scene.api.apply(thing)
-    place = f"/api/v1/namespaces/{workloads.NAMESPACE}/serviceaccounts/{workloads.MIGRATOR}/token"
-    asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 86400}}
-    token = str(scene.api.post(place, asked)["status"]["token"])
-    cluster = scene.kubeconfig()["clusters"][0]["cluster"]
-    document = workloads.kubeconfig(cluster["server"], cluster["certificate-authority-data"], token)
-    for node in scene.nodes:
-        scene.ssh(node, f"umask 077; echo {shlex.quote(json.dumps(document))} > {MIGRATOR_FILE}")
 
 
 def offers(scene: Scene) -> Look:
@@ -69,9 +53,8 @@ def offers(scene: Scene) -> Look:
 def memory_table(scene: Scene) -> Sequence[str]:
     """What the agents themselves say of the memory, zone by zone."""
     lines = []
-    for node in scene.nodes:
-        text = scene.ssh(node, "python3 -c 'import urllib.request as u; "
-                         'print(u.urlopen("http://127.0.0.1:9461/status").read().decode())\'')  # fmt: skip
+    page = "import urllib.request as u; print(u.urlopen('http://127.0.0.1:9461/status').read().decode())"
+    for node, text in scene.on_all(lambda node: scene.ssh(node, f"python3 -c {shlex.quote(page)}")).items():
         for table in json.loads(text)["tables"]:
             if str(table["title"]).startswith("Memory, "):
                 at = {name: number for number, name in enumerate(table["columns"])}
@@ -99,7 +82,7 @@ def batch_runs(scene: Scene) -> Look:
 
 def batch_uses(scene: Scene) -> Look:
     """They have filled what they took."""
-    used = {node: _used_by_batch(scene, node) for node in scene.nodes}
+    used = scene.on_all(lambda node: _used_by_batch(scene, node))
     wanted = {node: count * workloads.USED_MIB for node, count in _where(scene, "batch").items()}
     seen = ", ".join(f"{node}: batch uses {used[node]} MiB" for node in scene.nodes)
     return Look(all(used[node] >= wanted.get(node, 0) for node in scene.nodes), seen)
@@ -196,29 +179,35 @@ def topology(scene: Scene) -> Sequence[str]:
 
 def no_gpu(scene: Scene) -> str:
     """Why the step of the GPUs is left out."""
-    nodes = scene.api.get("/api/v1/nodes").get("items", ())
-    offered = any(int(node["status"].get("allocatable", {}).get(GPU, 0)) > 0 for node in nodes)
-    return "" if offered else f"no node offers {GPU}"
+    return "" if props.knows_gpus(scene) else f"the device plugin does not offer {GPU}"
 
 
 def gpu_starts(scene: Scene) -> None:
-    for number in (1, 2):
-        scene.api.apply(workloads.gpu(f"gpu-{number}", GPU))
+    for name in GPU_PODS:
+        scene.api.apply(workloads.gpu(name, OTHER, GPU))
 
 
 def gpu_shared(scene: Scene) -> Look:
+    """Both pods run, and both were told the same GPU."""
     ready = [pod for pod in workloads.placed(scene.pods(), "gpu") if readings.is_well(pod)]
-    return Look(len(ready) == 2, f"{len(ready)} of 2 pods run on a share of a GPU")
+    if len(ready) < len(GPU_PODS):
+        return Look(False, f"{len(ready)} of {len(GPU_PODS)} pods run")
+    told = {name: _told_gpu(scene, name) for name in GPU_PODS}
+    seen = ", ".join(f"{name} was given {text or 'no GPU'}" for name, text in told.items())
+    return Look(all(told.values()) and len({text.split()[0] for text in told.values()}) == 1, seen)
 
 
-def gpu_names(scene: Scene) -> Sequence[str]:
-    """Which GPU each pod sees."""
-    words = ("exec", f"--namespace={workloads.NAMESPACE}")
-    script = 'echo "$DOSLAB_IO_GPU_UUID"'
-    return [
-        f"gpu-{n} sees {scene.tool('kubectl', *words, f'gpu-{n}', '--', '/bin/busybox', 'sh', '-c', script).strip()}"
-        for n in (1, 2)
-    ]
+def _told_gpu(scene: Scene, pod: str) -> str:
+    script = 'echo "$DOSLAB_IO_GPU_UUID ($DOSLAB_IO_GPU_RESOURCE_USED_BY_CONTAINER units)"'
+    words = ("kubectl", "exec", f"--namespace={workloads.NAMESPACE}", pod, "--", "/bin/busybox", "sh", "-c", script)
+    text = scene.tool(*words).strip()
+    return "" if text.startswith("(") else text
+
+
+def gpus_go(scene: Scene) -> Sequence[str]:
+    for name in GPU_PODS:
+        scene.api.delete(workloads.gpu(name, OTHER, GPU))
+    return ()
 
 
 # -- placing by real use ----------------------------------------------------------------------------------
@@ -258,7 +247,7 @@ def is_missing(scene: Scene) -> Look:
 
 
 def repairs(scene: Scene) -> None:
-    scene.play("repair.yml")
+    scene.play("repair.yml", *props.offer(scene))
 
 
 def is_back(scene: Scene) -> Look:
@@ -287,56 +276,8 @@ def has_ended(scene: Scene) -> Look:
 
 
 def uninstall(scene: Scene) -> None:
-    scene.play("uninstall.yml")
-    _forget(scene)
-
-
-def nothing_left(scene: Scene) -> Look:
-    """Nodes and API are as they were before the first run."""
-    left: list[str] = []
-    for node in scene.nodes:
-        left += [f"{node}: {line}" for line in _differences(scene, node)]
-    for node in scene.api.get("/api/v1/nodes").get("items", ()):
-        known = [
-            *node["status"].get("capacity", {}),
-            *node["metadata"].get("labels", {}),
-            *node["metadata"].get("annotations", {}),
-        ]
-        left += [
-            f"{node['metadata']['name']}: {name}" for name in known if name == readings.MEMORY or "colocation" in name
-        ]
-    named = scene.tool("kubectl", "get", KINDS, "-A", "-o", "name").split()
-    left += [name for name in named if any(word in name for word in OURS)]
-    return Look(not left, "left: " + "; ".join(left[:8]) if left else "files, units, mounts, sockets, kernel settings, "
-                "Nodes and the API's objects are what they were before")  # fmt: skip
-
-
-def stands(scene: Scene, node: str) -> list[str]:
-    """What an uninstall must leave as it was."""
-    script = scene.collection / "molecule" / "shared" / "what_stands"
-    return scene.ssh(node, script.read_text(), limit=180).splitlines()
-
-
-def _differences(scene: Scene, node: str) -> list[str]:
-    before, now = scene.before.get(node), stands(scene, node)
-    if before is None:
-        raise Trouble(f"nobody looked at {node} before the first run: ./demo --destroy, and begin anew")
-    return [*(f"gone: {line}" for line in before if line not in now),
-            *(f"new: {line}" for line in now if line not in before)]  # fmt: skip
-
-
-def _forget(scene: Scene) -> None:
-    """Take away what the story made in the cluster beside the collection."""
-    scene.api.delete(workloads.namespace())
-    for thing in workloads.migrator()[1:]:
-        scene.api.delete(thing)
-    for node in scene.nodes:
-        scene.ssh(node, f"rm -f {MIGRATOR_FILE}")
-    until = scene.now() + 120
-    while scene.api.there(workloads.namespace()):
-        if scene.now() > until:
-            raise Trouble(f"the namespace {workloads.NAMESPACE} of an earlier telling does not go")
-        scene.pause(1.0)
+    scene.play("uninstall.yml", *props.offer(scene))
+    props.take_away(scene)
 
 
 # -- what several steps look at ---------------------------------------------------------------------------
@@ -380,7 +321,7 @@ STORY: tuple[Step[Scene], ...] = (
         "idle",
         "Idle memory appears as blocks",
         "The agents count what online work leaves idle, NUMA node by NUMA node, and offer it to the kubelet.",
-        until=Wait("enough blocks on both nodes for the batch pods", offers, 120),
+        until=Wait("enough blocks on both nodes for the batch pods", offers, 180),
         tells=memory_table,
     ),
     Step(
@@ -388,55 +329,55 @@ STORY: tuple[Step[Scene], ...] = (
         "Batch pods take them",
         f"{workloads.BATCH_PODS} pods ask for {workloads.BLOCKS} blocks each; a limit holds each pod to its blocks.",
         act=batch_starts,
-        until=Wait("all batch pods running, some on each node", batch_runs, 120),
+        until=Wait("all batch pods running, some on each node", batch_runs, 300),
     ),
     Step(
         "pressure",
         "Online load grows, and batch work makes room",
         f"A service on {HOT} that asked for 64 MiB takes most of the node; batch pods go to where blocks are free.",
-        before=Wait("batch pods that use their blocks", batch_uses, 120),
+        before=Wait("batch pods that use their blocks", batch_uses, 300),
         act=online_grows,
         until=Wait(f"no batch pod on {HOT}, all of them on {OTHER}, the service grown and never restarted",
-                   batch_left, 240),
+                   batch_left, 420),
     ),
     Step(
         "caches",
         "Pods get CPU caches of their own",
         "Pods that ask for 1 and 2 processors get one CCX each, one that asks for 3 gets a NUMA node.",
         act=web_starts,
-        until=Wait("each pod on its CCX or NUMA node", web_placed, 120),
+        until=Wait("each pod on its CCX or NUMA node", web_placed, 240),
         tells=topology,
     ),
     Step(
         "gpu",
         "Pods share a GPU",
-        "Two pods ask for a part of a GPU's memory and get the same GPU.",
+        "Two pods ask for a quarter of a GPU each (a double of one) and are given the same.",
         needs=no_gpu,
         act=gpu_starts,
-        until=Wait("two pods on shares of a GPU", gpu_shared, 120),
-        tells=gpu_names,
+        until=Wait("two pods on shares of a GPU", gpu_shared, 240),
+        tells=gpus_go,
     ),
     Step(
         "hot-node",
         "The scheduler avoids the hot node",
         f"{workloads.NEW_PODS} small pods are placed by real use, as many by requests, by which {HOT} looks idle.",
-        before=Wait(f"a lower score for {HOT} than for {OTHER}", scored, 120),
+        before=Wait(f"a lower score for {HOT} than for {OTHER}", scored, 240),
         act=new_start,
-        until=Wait(f"all new pods running, none of those placed by real use on {HOT}", new_placed, 120),
+        until=Wait(f"all new pods running, none of those placed by real use on {HOT}", new_placed, 240),
     ),
     Step(
         "break",
         "A node breaks",
         f"On {HOT} containerd is stopped and masked, the kubelet stopped and disabled: {', '.join(BROKEN)}.",
         act=breaks,
-        until=Wait(f"{HOT} NotReady", is_missing, 120),
+        until=Wait(f"{HOT} NotReady", is_missing, 180),
     ),
     Step(
         "repair",
         "repair.yml brings it back",
         "playbooks/repair.yml looks at every node and takes the least steps after which it is well.",
         act=repairs,
-        until=Wait(f"{HOT} Ready, its memory on offer, its service well", is_back, 180),
+        until=Wait(f"{HOT} Ready, its memory on offer, its service well", is_back, 300),
         tells=recap,
     ),
     Step(
@@ -444,14 +385,14 @@ STORY: tuple[Step[Scene], ...] = (
         "The work ends",
         "All pods of the story go, so that nothing holds what the agents offer.",
         act=work_ends,
-        until=Wait("no pod of the story", has_ended, 120),
+        until=Wait("no pod of the story", has_ended, 240),
     ),
     Step(
         "uninstall",
         "uninstall.yml leaves nothing",
         "Everything goes; five minutes of it are the kubelet's, which keeps a resource for so long after its plugin.",
         act=uninstall,
-        until=Wait("nodes and API as they were before the first run", nothing_left, 120),
+        until=Wait("nodes and API as they were before the first run", props.nothing_left, 240),
         tells=recap,
     ),
 )  # fmt: skip

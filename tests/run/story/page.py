@@ -20,7 +20,8 @@ STYLE = """
 --bad:#ff8a80;--good:#63d19e;--t0:#6db3f2;--t1:#ff9d57;--t2:#63d19e;--t3:#cf9bf0;--t4:#ff8fb8;--t5:#d8ca5a}}
 body{margin:0 auto;max-width:58rem;padding:1.5rem 1rem 4rem;background:var(--back);color:var(--ink);
 font:16px/1.5 system-ui,sans-serif}
-h1{font-size:1.6rem;margin:0}h2{font-size:1.2rem;margin:2.5rem 0 .3rem}p{margin:.3rem 0 .8rem}.soft{color:var(--soft)}
+h1{font-size:1.6rem;margin:0}h2{font-size:1.25rem;margin:2.5rem 0 .3rem}
+h3{font-size:1.05rem;margin:1.8rem 0 .1rem}p{margin:.3rem 0 .8rem}.soft{color:var(--soft)}
 .verdict{font-weight:600}.done{color:var(--good)}.failed,.stopped{color:var(--bad)}
 ol{list-style:none;margin:1rem 0;padding:0}ol>li{display:grid;grid-template-columns:2.2rem 1fr auto;gap:0 .6rem;
 padding:.55rem 0;border-top:1px solid var(--rule)}li .label{font-weight:600}li .took{color:var(--soft)}
@@ -133,12 +134,12 @@ def _plots(telling: Telling) -> Iterator[str]:
     begin = 0.0
     end = max([one.end for one in telling.told] + times, default=1.0)
     nodes = nodes_in(telling.series)
-    yield "<h2>What was measured</h2><p>The letters above the plots are the steps; times are from the beginning.</p>"
+    yield "<h2>What was measured</h2><p>The numbers above the plots are the steps; times are from the beginning.</p>"
     for chart in CHARTS:
         plot = plot_of(chart, telling.series, nodes)
         legend = "".join(f"<li>{swatch(line)}{safe(line.name)}</li>" for line in plot.lines)
         yield (
-            f'<section><h2>{safe(chart.title)}</h2><figure><figcaption class="soft">{safe(chart.about)}</figcaption>'
+            f'<section><h3>{safe(chart.title)}</h3><figure><figcaption class="soft">{safe(chart.about)}</figcaption>'
             f'<ul class="legend">{legend}</ul>{draw(plot, marks, begin, end)}</figure>'
             f"{_figures(chart, telling.series, nodes)}</section>"
         )

@@ -131,13 +131,18 @@ def _scale(plot: Plot, begin: float, end: float) -> _Scale:
     low, high = min([0.0, *values]), max([0.0, *values])
     if high - low < 1e-12:
         high = low + 1.0
-    levels = ticks(low, high)
+    levels = _levels(plot, low, high)
     return _Scale(begin, max(end, begin + 1.0), levels[-1], levels[0])
+
+
+def _levels(plot: Plot, low: float, high: float) -> list[float]:
+    """The ticks of values; what is counted has none between whole numbers."""
+    return ticks(low, high, max(1, min(5, int(high - low)))) if plot.stepped else ticks(low, high)
 
 
 def _grid(plot: Plot, scale: _Scale) -> Iterator[str]:
     right = WIDTH - RIGHT
-    for level in ticks(scale.bottom, scale.top):
+    for level in _levels(plot, scale.bottom, scale.top):
         y = scale.y(level)
         yield f'<path class="grid" d="M{LEFT} {y}H{right}"/>{_text(LEFT - 8, y + 4, shown(level), "tick", "end")}'
     yield _text(LEFT - 8, TOP - 12, plot.unit, "tick", "end")

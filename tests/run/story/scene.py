@@ -11,10 +11,11 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ..process import child
 from ..setup import Session
@@ -25,6 +26,11 @@ from .plot import clock
 from .readings import Values
 from .steps import Trouble
 from .timeline import Key, Series, Timeline
+
+T = TypeVar("T")
+
+NO_WAY = 255  # ssh's own exit status
+PATIENT = {"ANSIBLE_TIMEOUT": "60", "ANSIBLE_SSH_RETRIES": "2"}  # emulated nodes on a busy machine take their time
 
 
 class Scene:
@@ -123,8 +129,20 @@ class Scene:
         return self._output([self.command, words[0], "--name", self.name, *words[1:]], limit)
 
     def ssh(self, node: str, script: str, limit: float = 90.0) -> str:
-        """The output of a shell script on a node."""
-        return self.tool("ssh", node, f"sh -c {shlex.quote(script)}", limit=limit)
+        """The output of a shell script on a node; on a busy machine ssh may need more than one try to get there."""
+        until = self.now() + limit
+        while True:
+            try:
+                return self.tool("ssh", node, f"sh -c {shlex.quote(script)}", limit=limit)
+            except Trouble as trouble:
+                if trouble.status != NO_WAY or self.now() > until:
+                    raise
+                self.pause(1.0)
+
+    def on_all(self, ask: Callable[[str], T]) -> dict[str, T]:
+        """Ask all nodes at the same time."""
+        with ThreadPoolExecutor(len(self.nodes)) as pool:
+            return dict(zip(self.nodes, pool.map(ask, self.nodes), strict=True))
 
     def _output(self, command: Sequence[str], limit: float) -> str:
         with tempfile.TemporaryFile() as out:
@@ -136,15 +154,14 @@ class Scene:
             out.seek(0)
             text = out.read().decode(errors="replace")
         if status != 0:
-            raise Trouble(f"{' '.join(command[1:])[:200]}: exit {status}\n{text[-1500:].rstrip()}")
+            raise Trouble(f"{' '.join(command[1:])[:200]}: exit {status}\n{text[-1500:].rstrip()}", status)
         return text
 
     def play(self, book: str, *options: str) -> None:
-        """Run one of our playbooks with what the story offers; its output goes to a log, its plays are said."""
+        """Run one of our playbooks; its output goes to a log, its plays are said."""
         collection = self._session.stage.collection
-        offer = collection / "tests" / "run" / "story" / "offer.yml"
         command: list[str | Path] = [
-            self._session.tools.command("ansible-playbook"), "-i", self.inventory, "-e", f"@{offer}", *options,
+            self._session.tools.command("ansible-playbook"), "-i", self.inventory, *options,
             collection / "playbooks" / book,
         ]  # fmt: skip
         log = self.logs / f"{len(list(self.logs.glob('play-*'))) + 1:02}-{book}.log".replace("/", "-")
@@ -153,7 +170,7 @@ class Scene:
         reading, writing = os.pipe()
         with os.fdopen(reading, "rb") as stream, log.open("wb") as kept:
             try:
-                with child(command, self._session.variables, collection, writing) as process:
+                with child(command, {**self._session.variables, **PATIENT}, collection, writing) as process:
                     os.close(writing)
                     writing = -1
                     for line in stream:

@@ -29,7 +29,14 @@ class StepFailed(Exception):
 
 
 class Trouble(Exception):
-    """Something that a step wanted to do or know could not be done or known; the text says what."""
+    """Something that a step wanted to do or know could not be done or known; the text says what.
+
+    `status` is what a program or a server said, 0 where it said nothing.
+    """
+
+    def __init__(self, text: str, status: int = 0) -> None:
+        super().__init__(text)
+        self.status = status
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +98,7 @@ def tell(steps: Sequence[Step[S]], scene: S, teller: Teller, told: list[Told]) -
             outcome = "left out" if reason else "done"
             seen = (reason,) if reason else seen
         except (StepFailed, Trouble) as problem:
-            failed = problem if isinstance(problem, StepFailed) else StepFailed("that this works", str(problem))
+            failed = problem if isinstance(problem, StepFailed) else StepFailed("the step itself to work", str(problem))
             outcome, seen = "failed", (f"expected: {failed.expected}", f"seen: {failed.seen}")
             raise failed from None
         finally:

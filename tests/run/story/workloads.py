@@ -64,9 +64,10 @@ def web(name: str, node: str) -> Thing:
     }
 
 
-def gpu(name: str, resource: str, amount: int = 4) -> Thing:
+def gpu(name: str, node: str, resource: str, units: int = 16) -> Thing:
     """A pod that asks for a part of a GPU's memory."""
-    pod = _pod("exec sleep 86400", {"limits": {resource: str(amount)}})
+    chosen = {"kubernetes.io/hostname": node}
+    pod = _pod("exec sleep 86400", {"limits": {resource: str(units)}}, nodeSelector=chosen)
     metadata = {"name": name, "namespace": NAMESPACE, "labels": {ROLE: "gpu"}}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod}
 

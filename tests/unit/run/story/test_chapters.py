@@ -14,7 +14,7 @@ from ansible_collections.colocation.kubernetes.tests.cluster.colocation_cluster.
 from ansible_collections.colocation.kubernetes.tests.cluster.colocation_cluster.spec import parse_node
 from ansible_collections.colocation.kubernetes.tests.run import demonstration
 from ansible_collections.colocation.kubernetes.tests.run.report import CannotGoOn
-from ansible_collections.colocation.kubernetes.tests.run.story import chapters, readings, workloads
+from ansible_collections.colocation.kubernetes.tests.run.story import chapters, props, readings, workloads
 
 OFFER = yaml.safe_load(Path(chapters.__file__).with_name("offer.yml").read_text())
 
@@ -44,8 +44,14 @@ def test_the_offer_fits_the_pods() -> None:
     memory = OFFER["device_plugin_resources"]["memory"][readings.MEMORY]
     assert memory["unit_mib"] == workloads.BLOCK_MIB == OFFER["cri_proxy_blocks"]["mib"]
     assert workloads.USED_MIB < workloads.BLOCKS * workloads.BLOCK_MIB
-    assert OFFER["device_plugin_reclaim"]["migrate"]["kubeconfig"] == chapters.MIGRATOR_FILE
+    assert OFFER["device_plugin_reclaim"]["migrate"]["kubeconfig"] == props.MIGRATOR_FILE
     assert list(demonstration.IMAGES) == list(OFFER["scheduler_node_selector"].values())
+
+
+def test_with_gpus_the_memory_on_offer_is_the_same() -> None:
+    with_gpus = yaml.safe_load(Path(chapters.__file__).with_name("offer-gpu.yml").read_text())
+    assert with_gpus["device_plugin_resources"]["memory"] == OFFER["device_plugin_resources"]["memory"]
+    assert with_gpus["device_plugin_resources"]["gpu"][chapters.GPU]["double_file"] == props.GPU_FILE
 
 
 def test_batch_pods_that_left_find_no_room_to_come_back_to() -> None:

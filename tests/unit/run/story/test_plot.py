@@ -64,6 +64,12 @@ def test_what_is_counted_goes_in_steps() -> None:
     assert re.fullmatch(r"M\S+ \S+H\S+V\S+", path.attrib["d"])
 
 
+@pytest.mark.parametrize(("most", "levels"), [(1, "01"), (3, "0123"), (4, "01234"), (6, "0246")])
+def test_what_is_counted_has_whole_ticks(most: float, levels: str) -> None:
+    ticks_of = drawn([line((0, 0), (10, most))], stepped=True).findall("text[@text-anchor='end']")
+    assert "".join(tick.text or "" for tick in ticks_of if tick.text != "blocks") == levels
+
+
 def test_hostile_names_are_text() -> None:
     mark = Mark(HOSTILE, HOSTILE, 10)
     picture = drawn([line((0, 1), name=HOSTILE)], [mark], guides={HOSTILE: 3.0})
