@@ -69,7 +69,7 @@ def test_a_list_is_sent_when_it_changes_and_only_then(kubelet: KubeletDouble, st
     registered(kubelet)
     agent.reload()
     until("the same configuration is taken", lambda: "configuration reloaded" in agent.log())
-    agent.configure(agent.file.read_text().partition("\n")[2].replace("10", "12"))
+    agent.configure(agent.file.read_text().partition("\n")[2].replace("gpu: 10", "gpu: 12"))
     agent.reload()
     registered(kubelet, devices=12)
     assert [len(devices) for devices in kubelet.plugins[0].lists] == [10, 12]
@@ -92,7 +92,7 @@ def test_a_bad_configuration_changes_nothing_and_is_told(kubelet: KubeletDouble,
     agent = start(TEN)
     registered(kubelet)
     good = agent.file.read_text()
-    agent.file.write_text(good.replace("10", "many"))
+    agent.file.write_text(good.replace("gpu: 10", "gpu: many"))
     agent.reload()
     until("it is not healthy", lambda: not agent.status().healthy)
     (problem,) = agent.status().problems

@@ -43,7 +43,7 @@ def test_everything_passes_and_creations_are_edited(placed: Site, policy: Policy
     assert {event.key for event in made} == keys
     assert len(made) == CONTAINERS - TOO_LARGE
     assert ContainerStopped("1") in policy.events
-    assert not any("fail_open_total{" in line for line in placed.registry.render().splitlines())
+    assert all(line.endswith(" 0") for line in placed.registry.render().splitlines() if "fail_open_total{" in line)
     until("every call has ended", lambda: not placed.relay.load().calls)
 
 
