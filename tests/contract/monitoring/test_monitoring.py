@@ -176,20 +176,6 @@ def test_promtool_likes_the_rules_and_every_query_of_the_dashboard(tmp_path: Pat
     assert f"{len(queries)} rules found" in done.stdout
 
 
-@pytest.mark.parametrize("images", ["", "image:1"])
-def test_promtool_likes_both_configurations(images: str) -> None:
-    role = Rendered(
-        "monitoring",
-        __monitoring_nodes={"worker1": "10.0.0.1", "worker2": ""},
-        monitoring_mode="install",
-        monitoring_prometheus_image=images,
-        monitoring_exporter_image=images,
-    )
-    command = [program("promtool"), "check", "config", "--syntax-only", "/dev/stdin"]
-    done = subprocess.run(command, input=role["__monitoring_settings"], capture_output=True, check=False, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
 def test_alerts_come_when_they_should(tmp_path: Path) -> None:
     """By promtool's own tests of rules."""
     instance = 'instance="x"'
