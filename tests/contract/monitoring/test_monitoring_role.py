@@ -55,7 +55,7 @@ def test_it_tells_what_is_missing_and_then_nothing(play: RolePlay, prometheus: P
     assert status != 0
     assert "node_mem_usage_avg_5m has no value for these nodes (worker1)" in said
     assert "Prometheus does not tell the real use of every node" in said
-    status, changed, said = play(monitoring_required=False)
+    status, changed, said = play(monitoring_required="false")  # as the command line says it
     assert (status, changed) == (0, 0), said
     prometheus.set({"worker1": 30.0})
     status, changed, said = play()

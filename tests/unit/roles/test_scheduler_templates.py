@@ -100,6 +100,23 @@ def test_nothing_runs_with_more_than_it_needs() -> None:
     assert not spec.get("hostNetwork") and not spec.get("hostPID")
 
 
+def test_what_is_said_on_the_command_line_is_text() -> None:
+    said = {
+        "scheduler_replicas": "1",
+        "scheduler_service": "false",
+        "scheduler_extender_filter": "false",
+        "scheduler_extender_port": "9500",
+        "scheduler_query_time_seconds": "3",
+        "scheduler_prometheus": "http://p:9090",
+    }
+    found = objects(**said)
+    config = load(Config, secret(found)["extender.yaml"], "extender.yaml")
+    assert (config.listen.port, config.queryMetricTimeSeconds) == (9500, 3.0)
+    assert not [name for kind, name in found if kind in ("Service", "PodDisruptionBudget")]
+    assert "filterVerb" not in secret(found)["MemRealUsage-scheduler-conf.yaml"]
+    assert role(**said)["__scheduler_misfits"] == []
+
+
 def test_rights_follow_the_source() -> None:
     def rules(**said: Any) -> str:
         return str(objects(**said)["ClusterRole", "system:kube-scheduler:plugins"]["rules"])
