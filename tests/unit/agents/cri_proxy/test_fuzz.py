@@ -41,7 +41,7 @@ from colocation.cri_proxy.hpack import Headers
 from colocation.cri_proxy.lane import Lane
 from colocation.cri_proxy.tunnel import MOST_HELD_IN_ALL, Tunnel
 
-FRAMES = int(os.environ.get("COLOCATION_FUZZ_FRAMES", "8000"))
+FRAMES = int(os.environ.get("COLOCATION_FUZZ_FRAMES", "20000"))
 SLOWEST_SECONDS = 2.0  # of one life of some hundred frames, on a machine that does other things too
 MOST_GROWTH = 4 << 20  # bytes of the process, in a long run that has it for itself
 MOST_BLOCKS = 20  # more pieces of memory in use after half of the lives than after a quarter
@@ -85,7 +85,7 @@ class Life:
         self.tunnel = Tunnel(self.interested, lambda _part, _problem: None)
         self.encoders = (hpack.Encoder(), hpack.Encoder())
         self.next = 1
-        self.mutation = self.random.choice((0.0, 0.01, 0.2, 1.0))
+        self.mutation = self.random.choice((0.0, 0.01, 0.2, *[1.0] * 5))
         self.mutated = 0  # frames that were changed
 
     def interested(self, headers: Headers) -> Ending | None:
