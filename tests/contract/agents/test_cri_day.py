@@ -26,7 +26,7 @@ from ansible_collections.colocation.kubernetes.tests.contract.agents.test_cri_pl
 from ansible_collections.colocation.kubernetes.tests.unit.agents.cri_proxy.machines import MACHINES, write
 from colocation.cri_proxy.protocol import MESSAGES
 
-CYCLES = int(os.environ.get("COLOCATION_POD_CYCLES", "60"))
+CYCLES = int(os.environ.get("COLOCATION_POD_CYCLES", "40"))
 AT_A_TIME = 6
 ALIVE = 12  # containers that run at a time
 EVERY = 8  # pods between two deeds
@@ -171,11 +171,20 @@ class Lives:
         self._node = node
         self._alive: list[str] = []
         self._lock = threading.Lock()
-        self.ended = threading.Semaphore(0)
+        self._may_start = threading.Semaphore(ALIVE)
+        self._ended = threading.Semaphore(0)
+
+    def start_more(self, count: int) -> None:
+        self._may_start.release(count)
+
+    def wait_for_ends(self, count: int) -> None:
+        for _end in range(count):
+            assert self._ended.acquire(timeout=LIMIT)
 
     def live(self, number: int) -> None:
         """Start a pod, and end one that runs: every fourth exits by itself."""
         draw = random.Random(number)
+        assert self._may_start.acquire(timeout=10 * LIMIT)
         container = self._calls.start(f"p{number}", draw.choice(SIZES))
         with self._lock:
             self._alive.append(container)
@@ -186,18 +195,20 @@ class Lives:
             self._node.runtime.end(ends)
         else:
             self._calls.stop(ends)
-        self.ended.release()
+        self._ended.release()
 
 
 def test_whatever_is_killed_every_pod_starts_and_the_books_are_right(node: Node) -> None:
     calls = Calls(node.place / ("cri.sock" if node.agent else "runtime.sock"))
     lives, draw = Lives(calls, node), random.Random(CYCLES)
     with ThreadPoolExecutor(AT_A_TIME) as pool:
-        all_lives = [pool.submit(lives.live, number) for number in range(CYCLES + ALIVE)]
-        for _deed in range(1, CYCLES // EVERY):  # what exits after the last one must be found without a restart
-            for _life in range(EVERY):
-                assert lives.ended.acquire(timeout=LIMIT)
+        all_lives = [pool.submit(lives.live, number) for number in range(ALIVE + CYCLES + EVERY)]
+        for _deed in range(CYCLES // EVERY):
+            lives.start_more(EVERY)
+            lives.wait_for_ends(EVERY // 4)  # the others are under way
             node.befall(draw.choice(("restart_runtime", "kill_proxy", "restart_proxy", "restart_both")))
+            lives.wait_for_ends(EVERY - EVERY // 4)
+        lives.start_more(CYCLES % EVERY + EVERY)  # what exits of these must be found without a restart
         for one in all_lives:
             one.result()
     calls.close()
