@@ -237,8 +237,14 @@ class Life:
             return
         deed = next(plan)
         self.day.deeds.append(deed)
-        self._deed = threading.Thread(target=self._cluster.on_node, args=deed.split())
+        self._deed = threading.Thread(target=self._befall, args=(deed,))
         self._deed.start()
+
+    def _befall(self, deed: str) -> None:
+        try:
+            self._cluster.on_node(*deed.split())
+        except subprocess.SubprocessError as problem:
+            self.day.failed[deed] = f"it was not done: {problem}"
 
 
 def is_late(since: float) -> bool:

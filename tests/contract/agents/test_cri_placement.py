@@ -175,6 +175,19 @@ def test_a_runtime_that_restarts_is_waited_for(runtime: RuntimeDouble, kubelet: 
     assert list(cpus_in_books(agent)) == ["default/one/main"] and container in runtime.alive()
 
 
+def test_the_timer_moves_a_container_to_what_became_empty(
+    runtime: RuntimeDouble, kubelet: KubeletCalls, place: Path, proxy: Run
+) -> None:
+    proxy("placement: {check_seconds: 1, rebalance_seconds: 1}\n")
+    containers = [kubelet.run(f"p{number}", 4000) for number in range(9)]  # on eight CCXs
+    shared = runtime.effective(containers[0])
+    mates = [one for one in containers if runtime.effective(one) == shared]
+    assert len(mates) == 2
+    runtime.end(containers[1])
+    until("one moved", lambda: len({runtime.effective(one) for one in runtime.alive()}) == 8)
+    assert len(runtime.updates) == 1 and runtime.updates[0][0] in mates
+
+
 def test_switching_off_gives_all_cpus_back_and_passes_calls_on(
     runtime: RuntimeDouble, kubelet: KubeletCalls, place: Path, machine: Path, proxy: Run
 ) -> None:

@@ -2,23 +2,20 @@
 # Apache-2.0 License (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """What placement is worth on this machine: two processes that need a cache, on one CCX and on two.
 
-Each gathers objects in random order from a working set of most of a CCX's cache, in one loop of Python's own C code. Two
-such sets don't fit in one cache, so together each waits for memory. Real programs gain more or less, and some nothing.
+Each gathers objects in random order from a working set of most of a CCX's cache (see `gather`). Two such sets don't fit
+in one cache, so together each waits for memory. Real programs gain more or less, and some nothing.
 """
 
 from __future__ import annotations
 
-import operator
-import os
-import random
-import select
-import signal
+import contextlib
 import statistics
-import struct
-import time
-from collections.abc import Sequence
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from colocation.cri_proxy import gather
 from colocation.cri_proxy.cpus import members
 from colocation.cri_proxy.topology import Machine
 
@@ -28,8 +25,6 @@ USUAL_KIB = 8 << 10  # where the machine does not tell
 MOST_KIB = 128 << 10
 ROUNDS = 5
 SECONDS = 0.5  # of one measurement
-LIMIT = 60.0  # until a process has begun, or has ended, on a machine that does much else
-_RATE = struct.Struct("d")
 
 
 class NoEffect(Exception):
@@ -83,56 +78,35 @@ def measure(where: Seats, rounds: int = ROUNDS, seconds: float = SECONDS) -> Eff
 
 def _side_by_side(cpus: Sequence[int], count: int, seconds: float) -> list[float]:
     """Objects gathered in a second by a process on each CPU, at the same time."""
-    ready, begin, results = os.pipe(), os.pipe(), os.pipe()
-    children = []
-    try:
-        for cpu in cpus:
-            child = os.fork()
-            if not child:
-                _measure_and_exit(cpu, count, seconds, ready[1], begin, results[1])
-            children.append(child)
-        _wait_for(ready[0], len(cpus))
-        os.close(begin[1])  # which all of them see
-        content = _wait_for(results[0], len(cpus) * _RATE.size)
-        return [rate for (rate,) in _RATE.iter_unpack(content)]
-    finally:
+    with contextlib.ExitStack() as opened:
+        children = [opened.enter_context(_process(cpu, count, seconds)) for cpu in cpus]
+        for cpu, child in zip(cpus, children, strict=True):
+            if _line(child) != "ready":
+                raise OSError(f"no process can be held to CPU {cpu}")
         for child in children:
-            os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
-        for end in (*ready, begin[0], *results):
-            os.close(end)
+            assert child.stdin is not None
+            child.stdin.write("\n")
+            child.stdin.flush()
+        rates = [_line(child) for child in children]
+    if not all(rates):
+        raise OSError("a process that measured was ended")
+    return [float(rate) for rate in rates]
 
 
-def _wait_for(pipe: int, size: int) -> bytes:
-    """So many bytes; an OSError if they don't come."""
-    content = b""
-    while len(content) < size:
-        if not select.select([pipe], [], [], LIMIT)[0]:
-            raise OSError(f"a process that measures did not answer within {LIMIT:.0f} s")
-        content += os.read(pipe, size - len(content))
-    return content
+@contextlib.contextmanager
+def _process(cpu: int, count: int, seconds: float) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-IS", gather.__file__, str(cpu), str(count), str(seconds)]
+    quiet = subprocess.DEVNULL
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=quiet, text=True) as child:
+        try:
+            yield child
+        finally:
+            child.kill()
 
 
-def _measure_and_exit(cpu: int, count: int, seconds: float, ready: int, begin: tuple[int, int], result: int) -> None:
-    """A child's life."""
-    try:
-        os.close(begin[1])
-        os.sched_setaffinity(0, {cpu})
-        order = list(range(max(2, count)))
-        random.Random(cpu).shuffle(order)
-        gather, content = operator.itemgetter(*order), [float(number) for number in order]
-        gather(content)
-        os.write(ready, b"!")
-        os.read(begin[0], 1)
-        done, began = 0, time.perf_counter()
-        now = began
-        while now < began + seconds:
-            gather(content)
-            done += len(order)
-            now = time.perf_counter()
-        os.write(result, _RATE.pack(done / (now - began)))
-    finally:
-        os._exit(0)
+def _line(child: subprocess.Popen[str]) -> str:
+    assert child.stdout is not None
+    return child.stdout.readline().strip()
 
 
 def told(where: Seats, effect: Effect) -> str:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import pytest
 
@@ -16,8 +17,11 @@ from ansible_collections.colocation.kubernetes.tests.unit.agents.cri_proxy.cri_r
     creation,
     update,
 )
+from ansible_collections.colocation.kubernetes.tests.unit.agents.cri_proxy.machines import machine
+from colocation.common.config import load
 from colocation.common.metrics import Registry
 from colocation.cri_proxy import messages
+from colocation.cri_proxy.bookkeeping import Books
 from colocation.cri_proxy.calls import (
     ContainerCreated,
     ContainerRemoved,
@@ -32,8 +36,10 @@ from colocation.cri_proxy.calls import (
     SandboxRemoved,
     SandboxStopped,
 )
+from colocation.cri_proxy.config import Config
 from colocation.cri_proxy.hpack import Headers
 from colocation.cri_proxy.intercept import Intercept
+from colocation.cri_proxy.policy import PlacementPolicy
 from colocation.cri_proxy.protocol import MESSAGES
 from colocation.cri_proxy.streams import Interest
 from colocation.cri_proxy.trouble import Trouble
@@ -252,3 +258,59 @@ def test_whatever_the_policy_does_the_kubelets_bytes_go_on(edit: Edit, caplog: p
     proxy.open(CREATE).requested(sent)
     assert len(caplog.records) == 2, "and again a minute later"
     assert {type(event) for event in proxy.policy.events} == {ContainerCreated}, "it hears how it ended all the same"
+
+
+def test_a_resize_that_the_policy_can_not_decide_goes_on() -> None:
+    proxy = Proxy(fails=True)
+    sent = body(update())
+    call = proxy.open(UPDATE)
+    assert call.requested(sent) == sent
+    call.answered(OK, body(MESSAGES["ListContainersRequest"]()))
+    assert proxy.counted('colocation_cri_requests_total{call="UpdateContainerResources",result="failed open"} 1')
+    assert {type(event) for event in proxy.policy.events} == {ContainerResized}
+
+
+def test_a_policy_that_can_not_hear_what_happened_stops_nothing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    proxy = Proxy()
+    monkeypatch.setattr(proxy.policy, "observe", lambda _event: 1 / 0)
+    with caplog.at_level(logging.INFO):
+        made = proxy.open(CREATE)
+        assert made.requested(body(creation())) != body(creation())
+        made.answered(OK, body(MESSAGES["CreateContainerResponse"](container_id="c-9")))
+        proxy.open(UPDATE).lost("over", False)
+        stopped = proxy.open("StopContainer")
+        stopped.requested(body(MESSAGES["StopContainerRequest"](container_id="c-9")))
+        stopped.answered(OK, body(MESSAGES["VersionRequest"]()))
+    assert proxy.counted('colocation_cri_fail_open_total{part="policy"} 2')
+    assert len(caplog.records) == 1
+
+
+@pytest.mark.parametrize("part", ["judge", "is_placed", "book", "memory"])
+def test_any_fault_of_the_real_policy_leaves_the_request_and_harms_no_later_one(
+    part: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry = Registry()
+    policy = PlacementPolicy()
+    policy.configure(load(Config, "", "f"), machine("hygon-c86"))
+    intercept = Intercept(registry, Trouble(registry), policy)
+    sent = body(unpinned())
+
+    def ask() -> bytes:
+        interest = intercept.interested(headers(CREATE))
+        assert interest is not None
+        return interest.requested(sent)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Books, part, lambda *_all: 1 / 0)
+        assert ask() == sent
+    assert 'colocation_cri_fail_open_total{part="policy"} 1\n' in registry.render()
+    assert NEWER["CreateContainerRequest"].FromString(ask()[5:]).config.linux.resources.cpuset_cpus == "0-3,32-35"
+
+
+def unpinned() -> Any:
+    """A creation that the kubelet leaves to us."""
+    request = creation()
+    request.config.linux.resources.cpuset_cpus = ""
+    return request
