@@ -40,7 +40,7 @@ from colocation.device_plugin.server import PluginServer
 DEVICES = 200_000
 PODS = 250
 MOST_SEND, MOST_REFRESH, MOST_RESIDENT = 0.5, 0.010, 64 * MIB
-MOST_ALLOCATE = 2.0  # of a bare call on the same socket, for the median and for the slowest of a hundred
+MOST_ALLOCATE = {50: 2.0, 99: 3.0}  # of a bare call on the same socket, by percentile
 BARE = "import grpc, time; print(1, flush=True); time.sleep(60)"
 
 
@@ -203,14 +203,16 @@ def agent(full: FullNode, place: Path) -> list[Figure]:
     print(f"an allocation: {shown}; the smallest call: {base}")
     print(f"the whole agent, looking at all of it once a second: {used:.1%} of a processor")
     print(f"resident: {resident / MIB:.1f} MiB, a Python that has only loaded gRPC {bare_resident() / MIB:.1f} MiB")
-    times = [percentile(allocate, rank) / percentile(bare, rank) for rank in (50, 99)]
-    good = max(times) <= MOST_ALLOCATE
+    times = {rank: percentile(allocate, rank) / percentile(bare, rank) for rank in MOST_ALLOCATE}
     return [
-        Figure(
-            "Allocate",
-            f"{shown} ({times[0]:.2f} and {times[1]:.2f} of a bare call)",
-            f"≤ {MOST_ALLOCATE:g} of a bare call",
-            good,
+        *(
+            Figure(
+                f"Allocate p{rank}",
+                f"{percentile(allocate, rank) * 1000:.2f} ms, {times[rank]:.2f} of a bare call",
+                f"≤ {most:g} of a bare call",
+                times[rank] <= most,
+            )
+            for rank, most in MOST_ALLOCATE.items()
         ),
         Figure("resident", f"{resident / MIB:.1f} MiB", f"≤ {MOST_RESIDENT // MIB} MiB", resident <= MOST_RESIDENT),
     ]
