@@ -201,7 +201,8 @@ def test_an_ill_gpu_and_one_that_is_well_again(site: GpuSite) -> None:
     until("its units are unhealthy", lambda: ill() == UNITS)
     until("the Node has an event", lambda: (site.node, "ColocationGpuIll") in site.events())
     until("the counts are less", lambda: site.node_status("capacity").get("doslab.io/gpu-core") == "300")
-    assert any("XID 79" in problem for problem in agent.status().problems)
+    assert dict(agent.status().facts)["GPUs that are ill"] == f"{UUIDS[1]} (XID 79)"
+    assert agent.status().healthy
     assert len(site.pods.pods()) == 1  # whoever runs there goes on
     site.describe()
     until("they are healthy again", lambda: ill() == 0)
