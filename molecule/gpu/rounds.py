@@ -178,6 +178,8 @@ def main() -> None:
         except ApiError as problem:
             if problem.status != 409:
                 raise
+        accounts = f"/api/v1/namespaces/{SPACE}/serviceaccounts"
+        until("the namespace has its account", lambda: bool(api.get(accounts)["items"]))
         renew(api, chosen.pods, chosen.seed, upper)
     elif chosen.step == "settle":
         settle(api, chosen.seed, upper)

@@ -62,6 +62,11 @@ class GpuNodeDouble:
         for uid in waiting:
             self._admit(uid, pods[uid])
 
+    def offered(self) -> int:
+        """Healthy devices of a plugin that is there."""
+        plugins = self.kubelet.watched(RESOURCE)
+        return sum(health == "Healthy" for _id, health in plugins[-1].lists[-1]) if plugins else 0
+
     def free(self) -> list[str]:
         """Healthy devices that nobody holds."""
         taken = {id for served in self.served.values() for ids in served.ids.values() for id in ids}
@@ -70,6 +75,16 @@ class GpuNodeDouble:
 
     def _admit(self, uid: str, pod: Mapping[str, Any]) -> None:
         served = self.served[uid] = Served(pod["metadata"]["name"])
+        if refused := self._serve(served, pod):
+            del self.served[uid]
+            self.refused[served.name] = refused
+            self._write()
+            self._say(served.name, {"phase": "Failed", "reason": "UnexpectedAdmissionError"})
+        else:
+            self._say(served.name, {"phase": "Running"})
+
+    def _serve(self, served: Served, pod: Mapping[str, Any]) -> str:
+        """Have the plugin serve a pod's containers; why it did not."""
         (plugin,) = self.kubelet.watched(RESOURCE)
         try:
             for container in pod["spec"]["containers"]:
@@ -80,12 +95,8 @@ class GpuNodeDouble:
                 served.environment[container["name"]] = dict(answer.envs)
                 self._write()
         except grpc.RpcError as problem:
-            del self.served[uid]
-            self.refused[served.name] = str(problem)
-            self._write()
-            self._say(served.name, {"phase": "Failed", "reason": "UnexpectedAdmissionError"})
-        else:
-            self._say(served.name, {"phase": "Running"})
+            return str(problem)
+        return ""
 
     def _say(self, name: str, status: Mapping[str, str]) -> None:
         path = f"/api/v1/namespaces/{self._namespace}/pods/{name}/status"

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.colocation.kubernetes.tests.contract.agents.agent_process import AgentProcess, until
+from ansible_collections.colocation.kubernetes.tests.contract.agents.device_manager import DeviceManager, ManagedNode
 from ansible_collections.colocation.kubernetes.tests.contract.agents.gpu_node_double import RESOURCE, GpuNodeDouble
 from ansible_collections.colocation.kubernetes.tests.contract.agents.kubelet_double import KubeletDouble
 from ansible_collections.colocation.kubernetes.tests.contract.api_server import ApiServer
@@ -26,14 +27,19 @@ class GpuSite:
     """A node whose kubelet is a double, with the plugin on it, and the API server where its pods are."""
 
     def __init__(
-        self, server: ApiServer, place: Path, kubelet: KubeletDouble, start: Callable[[str], AgentProcess]
+        self,
+        server: ApiServer,
+        place: Path,
+        kubelet: KubeletDouble | DeviceManager,
+        start: Callable[[str], AgentProcess],
     ) -> None:
-        self.server, self.place, self.kubelet = server, place, kubelet
+        self.server, self.place = server, place
         self.node = f"gpus-{uuids_of_pods.uuid4().hex[:8]}"
         self.space = f"space-of-{self.node}"
         self.admin = self._api("admin")
         self.api = self._api(f"system:node:{self.node}", "system:nodes")
-        self.pods = GpuNodeDouble(kubelet, place, self.api, self.node, self.space)
+        node = ManagedNode if isinstance(kubelet, DeviceManager) else GpuNodeDouble
+        self.pods: GpuNodeDouble = node(kubelet, place, self.api, self.node, self.space)  # type: ignore[arg-type]
         self._start = start
         self._made = 0
         self.describe()
@@ -85,9 +91,7 @@ class GpuSite:
         return agent
 
     def until_offered(self) -> None:
-        until(
-            "all units are on offer", lambda: [len(p.lists[-1]) for p in self.kubelet.watched(RESOURCE)] == [4 * UNITS]
-        )
+        until("all units are on offer", lambda: self.pods.offered() == 4 * UNITS)
 
     def make(self, *sizes: int, bound: bool = True, notes: dict[str, str] | None = None) -> str:
         """A pod with containers of so many units."""

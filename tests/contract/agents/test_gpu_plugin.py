@@ -1,6 +1,7 @@
 # Copyright: colocation.kubernetes contributors
 # Apache-2.0 License (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The plugin of GPUs as a process, with a real API server, the file's double of four GPUs, and a double of the kubelet.
+"""The plugin of GPUs as a process, with a real API server. The GPUs are a file's; the kubelet is a double, and in some
+rounds a kubelet's own device manager.
 
 The rounds are few here; COLOCATION_GPU_ROUNDS=100 asks for more.
 """
@@ -17,6 +18,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.colocation.kubernetes.tests.contract.agents.agent_process import AgentProcess, until
+from ansible_collections.colocation.kubernetes.tests.contract.agents.device_manager import DeviceManager
 from ansible_collections.colocation.kubernetes.tests.contract.agents.gpu_node_double import (
     RESOURCE,
     gpus_of,
@@ -105,23 +107,41 @@ def refused_rightly(site: GpuSite) -> None:
         assert "units of one GPU are wanted, and none has more than" in said
 
 
-def shake(site: GpuSite, agent: AgentProcess, number: int) -> AgentProcess:
+def shake(site: GpuSite, kubelet: KubeletDouble | DeviceManager, agent: AgentProcess, number: int) -> AgentProcess:
     """Restart something."""
     if number % 3 == 1:
         agent.process.kill()
         agent.process.wait()
-        before = len(site.kubelet.plugins)
         agent = site.start()
-        until("it registers again", lambda: len(site.kubelet.plugins) > before)
     elif number % 3 == 2:
-        site.kubelet.stop()
-        site.kubelet.start()
+        kubelet.stop()
+        kubelet.start()
+    until("the kubelet watches", lambda: agent.status().summary == "the kubelet watches 1 of 1 resources")
     site.until_offered()
     return agent
 
 
 @pytest.mark.parametrize("upper", [False, True], ids=["alone", "upper scheduler"])
-def test_rounds(site: GpuSite, upper: bool) -> None:
+def test_rounds(site: GpuSite, kubelet: KubeletDouble, upper: bool) -> None:
+    rounds(site, kubelet, upper)
+
+
+@pytest.mark.parametrize("upper", [False, True], ids=["alone", "upper scheduler"])
+def test_rounds_with_the_kubelets_own_device_manager(
+    api_server: ApiServer, place: Path, start: Callable[[str], AgentProcess], upper: bool
+) -> None:
+    manager = DeviceManager(place / "k")
+    manager.start()
+    site = GpuSite(api_server, place, manager, start)
+    try:
+        site.prepare()
+        rounds(site, manager, upper)
+    finally:
+        manager.stop()
+        site.pods.resources.stop()
+
+
+def rounds(site: GpuSite, kubelet: KubeletDouble | DeviceManager, upper: bool) -> None:
     chance = random.Random(9)
     scheduler = UpperScheduler(site.admin, site.node, site.space, RESOURCE, UUIDS, UNITS, 9)
     agent = site.start()
@@ -132,13 +152,13 @@ def test_rounds(site: GpuSite, upper: bool) -> None:
         if upper:
             scheduler.run(dies=0.2)
         if number % 2:
-            agent = shake(site, agent, number // 2)
+            agent = shake(site, kubelet, agent, number // 2)
         site.pods.sync(chance)
         refused += len(site.pods.refused)
         served += len(site.pods.served)
         refused_rightly(site)
         if not number % 2:
-            agent = shake(site, agent, number // 2)
+            agent = shake(site, kubelet, agent, number // 2)
         check(site)
     assert served >= ROUNDS * PODS * 2 // 3
     assert refused <= served / 20
@@ -173,7 +193,7 @@ def test_an_annotated_gpu_is_taken_and_then_assigned(site: GpuSite) -> None:
     until("it is healthy", lambda: agent.status().healthy)
 
 
-def test_counts_are_on_the_node_and_come_again(site: GpuSite) -> None:
+def test_counts_are_on_the_node_and_come_again(site: GpuSite, kubelet: KubeletDouble) -> None:
     agent = site.start()
     wanted = {"doslab.io/gpu-count": "4", "doslab.io/gpu-core": "400"}
     until("they are there", lambda: site.node_status("capacity").items() >= wanted.items())
@@ -181,13 +201,13 @@ def test_counts_are_on_the_node_and_come_again(site: GpuSite) -> None:
     gone = json.dumps({"status": {"capacity": dict.fromkeys(wanted), "allocatable": dict.fromkeys(wanted)}})
     site.server.kubectl("patch", "node", site.node, "--subresource=status", "--type=merge", "-p", gone)
     assert not site.node_status("capacity").items() & wanted.items()
-    site.kubelet.stop()
-    site.kubelet.start()
+    kubelet.stop()
+    kubelet.start()
     until("they came again", lambda: site.node_status("capacity").items() >= wanted.items())
     assert agent.process.poll() is None
 
 
-def test_an_ill_gpu_and_one_that_is_well_again(site: GpuSite) -> None:
+def test_an_ill_gpu_and_one_that_is_well_again(site: GpuSite, kubelet: KubeletDouble) -> None:
     agent = site.start()
     site.until_offered()
     site.make(64, notes={UUID: UUIDS[1]})
@@ -195,13 +215,14 @@ def test_an_ill_gpu_and_one_that_is_well_again(site: GpuSite) -> None:
     site.describe(gpu1="XID 79")
 
     def ill() -> int:
-        (plugin,) = site.kubelet.watched(RESOURCE)
+        (plugin,) = kubelet.watched(RESOURCE)
         return sum(health == "Unhealthy" for _id, health in plugin.lists[-1])
 
     until("its units are unhealthy", lambda: ill() == UNITS)
     until("the Node has an event", lambda: (site.node, "ColocationGpuIll") in site.events())
     until("the counts are less", lambda: site.node_status("capacity").get("doslab.io/gpu-core") == "300")
-    assert any("XID 79" in problem for problem in agent.status().problems)
+    assert dict(agent.status().facts)["GPUs that are ill"] == f"{UUIDS[1]} (XID 79)"
+    assert agent.status().healthy
     assert len(site.pods.pods()) == 1  # whoever runs there goes on
     site.describe()
     until("they are healthy again", lambda: ill() == 0)
@@ -219,18 +240,18 @@ def test_a_request_larger_than_any_gpu(site: GpuSite) -> None:
     until("the pod has an event", lambda: (name, "ColocationGpuRequestTooLarge") in site.events())
 
 
-def test_the_wrong_unit_is_refused(site: GpuSite) -> None:
+def test_the_wrong_unit_is_refused(site: GpuSite, kubelet: KubeletDouble) -> None:
     """Eight GPUs of 80 GiB in MiB."""
     agent = site.start(unit_mib=1)
     until("it says so", lambda: any("set unit_mib to 32 or more, on all nodes" in p for p in agent.status().problems))
-    assert not site.kubelet.plugins
+    assert not kubelet.plugins
 
 
-def test_an_api_server_that_is_away_while_a_pod_is_served(site: GpuSite) -> None:
+def test_an_api_server_that_is_away_while_a_pod_is_served(site: GpuSite, kubelet: KubeletDouble) -> None:
     site.start()
     site.until_offered()
     site.make(64, notes={UUID: UUIDS[3], ASSIGNED: "false"})
-    plugin = site.kubelet.watched(RESOURCE)[0]
+    plugin = kubelet.watched(RESOURCE)[0]
     until("it steers", lambda: gpus_of(plugin.prefer(site.pods.free(), [], 64), UUIDS) == {UUIDS[3]})
     ids = plugin.prefer(site.pods.free(), [], 64)
     site.server.pause()

@@ -149,14 +149,22 @@ class GpuCluster:
         """Write what is to be written; ApiError where the API does not take it."""
         if now < self._rest_until:
             return
+        refused: ApiError | None = None
         for note in tuple(notes(self.book.pods, self._recorded)):
             if self._ended.is_set():
                 return
-            self._write(note)
+            try:
+                self._write(note)
+            except ApiError as problem:
+                if not problem.status:
+                    raise  # nobody answers, so nobody would the next one
+                refused = problem
         if now - self._counts_at >= STATUS_SECONDS:
             self._keep_counts()
             self._counts_at = now
         self._write_events()
+        if refused:
+            raise refused
         self.problem = ""
 
     def _write(self, note: Note) -> None:

@@ -77,11 +77,8 @@ class GpuPart:
         source = self._source
         if source is None:
             return ()
-        ill = (
-            f"GPU {gpu.uuid} is ill: {gpu.ill}" for gpu in (source.catalog.gpus if source.catalog else ()) if gpu.ill
-        )
         seen = (source.watcher.problem,) if source.watcher.problem else ()
-        return (*seen, *ill, *(source.cluster.problems if source.cluster else ()))
+        return (*seen, *(source.cluster.problems if source.cluster else ()))
 
     @property
     def facts(self) -> tuple[tuple[str, Cell], ...]:
@@ -90,8 +87,10 @@ class GpuPart:
             return ()
         look = source.watcher.look
         left_out = ", ".join(look.left_out) if look else ""
+        ill = ", ".join(f"{gpu.uuid} ({gpu.ill})" for gpu in (look.gpus if look else ()) if gpu.ill)
         facts: list[tuple[str, Cell]] = [("GPUs are seen by", source.watcher.about)]
         facts += [("GPUs left out", left_out)] if left_out else []
+        facts += [("GPUs that are ill", ill)] if ill else []  # no problem of the agent: it can be rolled out anew
         facts += [] if source.cluster else [("annotations of pods", "not read and not written: no kubeconfig")]
         return tuple(facts)
 

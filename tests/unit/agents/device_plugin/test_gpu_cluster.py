@@ -107,6 +107,23 @@ def test_events_are_about_a_pod_or_the_node(cluster: GpuCluster, double: ApiDoub
     assert bodies[1]["involvedObject"]["name"] == "worker1"
 
 
+def test_one_that_is_refused_keeps_nobody_else_waiting(cluster: GpuCluster, double: ApiDouble) -> None:
+    refused, other = MadePod(1, (), (4,)), MadePod(2, (), (4,))
+    for pod in (refused, other):
+        cluster.book.happened("ADDED", pod.document())
+    cluster.record({(refused.uid, "c0"): (U0,), (other.uid, "c0"): (U1,)})
+    cluster.tell(None, "Ill", "a GPU.")
+    double.answers = [Answer(403, {"message": "forbidden"}), Answer(200, noted(other, U1)), Answer(201, {})]
+    with pytest.raises(ApiError, match="forbidden"):
+        cluster.work(1.0)
+    assert [asked.verb for asked in double.asked] == ["PATCH", "PATCH", "POST"]
+    double.answers = [Answer(None)]
+    double.asked.clear()
+    with pytest.raises(ApiError):
+        cluster.work(2.0)
+    assert len(double.asked) == 1
+
+
 def test_an_api_that_refuses_is_asked_again_later(cluster: GpuCluster, double: ApiDouble) -> None:
     pod = MadePod(1, (), (4,))
     cluster.book.happened("ADDED", pod.document())
