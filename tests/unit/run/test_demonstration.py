@@ -73,12 +73,31 @@ def test_each_playbook_has_a_log_of_its_own(tmp_path: Path) -> None:
 
 
 def test_a_command_that_does_not_end_is_ended(tmp_path: Path) -> None:
-    tool = tmp_path / "tests" / "cluster" / "cluster"
-    tool.parent.mkdir(parents=True)
-    tool.write_text("#!/bin/sh\nexec sleep 60\n")
-    tool.chmod(0o755)
+    put_tool(tmp_path, "exec sleep 60")
     with pytest.raises(Trouble, match="no end within 0 s"):
         scene(session(tmp_path)).tool("kubectl", "get", "nodes", limit=0.2)
+
+
+def put_tool(tmp_path: Path, script: str) -> None:
+    tool = tmp_path / "tests" / "cluster" / "cluster"
+    tool.parent.mkdir(parents=True)
+    tool.write_text(f"#!/bin/sh\n{script}\n")
+    tool.chmod(0o755)
+
+
+def test_a_node_that_is_not_reached_at_once_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Scene, "pause", lambda _self, _seconds: None)
+    once = tmp_path / "once"
+    put_tool(tmp_path, f"[ -e {once} ] && echo \"$@\" && exit; touch {once}; echo 'Connection timed out' >&2; exit 255")
+    assert scene(session(tmp_path)).ssh("worker1", "uptime") == "ssh --name demo worker1 sh -c uptime\n"
+
+
+def test_a_command_that_fails_on_a_node_is_not_tried_again(tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    put_tool(tmp_path, f"echo >> {runs}; exit 255")
+    with pytest.raises(Trouble, match="exit 255"):
+        scene(session(tmp_path)).ssh("worker1", "uptime")
+    assert runs.read_text() == "\n"
 
 
 def tell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, act: Callable[[Scene], None]) -> None:
