@@ -7,6 +7,10 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
+import signal
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.colocation.kubernetes.tests.run import demonstration
+from ansible_collections.colocation.kubernetes.tests.run import demonstration, process
 from ansible_collections.colocation.kubernetes.tests.run.report import CannotGoOn, Report
 from ansible_collections.colocation.kubernetes.tests.run.story.scene import Scene
 from ansible_collections.colocation.kubernetes.tests.run.story.steps import Look, Step, Trouble, Wait
@@ -132,6 +136,27 @@ def test_a_story_that_is_interrupted_is_shown_too(tmp_path: Path, monkeypatch: p
     with pytest.raises(SystemExit):
         tell(tmp_path, monkeypatch, interrupted)
     assert "It was interrupted in step 2, Two" in (tmp_path / "report.html").read_text()
+
+
+def test_ctrl_c_while_nodes_are_asked_ends_that_and_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = tmp_path / "asked"
+    put_tool(tmp_path, f"echo $$ > {asked}; exec sleep 600")
+
+    def press() -> None:
+        until = time.monotonic() + 20
+        while not (asked.exists() and asked.read_text().strip()) and time.monotonic() < until:
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    def ask(scene: Scene) -> None:
+        scene.on_all(lambda node: scene.ssh(node, "uptime"))
+
+    threading.Thread(target=press, daemon=True).start()
+    with pytest.raises(process.Stopped), process.ended_by_signals():
+        tell(tmp_path, monkeypatch, ask)
+    assert "It was interrupted in step 2, Two" in (tmp_path / "report.html").read_text()
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(asked.read_text()), 0)
 
 
 @pytest.mark.parametrize(
