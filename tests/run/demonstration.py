@@ -75,7 +75,7 @@ def up(session: Session, steps: Story) -> None:
             inventory=shown(inventory, session.environ),
             offer=offer,
             tools=session.tools.command("ansible-playbook").parent,
-        )  # fmt: skip
+        )
     )
 
 

@@ -55,14 +55,7 @@ def memory_table(scene: Scene) -> Sequence[str]:
     lines = []
     page = "import urllib.request as u; print(u.urlopen('http://127.0.0.1:9461/status').read().decode())"
     for node, text in scene.on_all(lambda node: scene.ssh(node, f"python3 -c {shlex.quote(page)}")).items():
-        for table in json.loads(text)["tables"]:
-            if str(table["title"]).startswith("Memory, "):
-                at = {name: number for number, name in enumerate(table["columns"])}
-                lines += [
-                    f"{node}, NUMA {row[at['zone']]}: {row[at['total']]}, {row[at['available']]} available, "
-                    f"{row[at['offered']]} blocks of {workloads.BLOCK_MIB} MiB offered"
-                    for row in table["rows"]
-                ]
+        lines += [f"{node}, {zone}" for zone in readings.zones(json.loads(text))]
     return lines
 
 

@@ -132,3 +132,17 @@ def of_extender(status: Document, profile: str) -> Values:
         if str(table.get("title", "")).startswith(f"{profile}:") and table.get("columns", [])[:2] == ["node", "score"]:
             return {Key("scores", str(row[0]), "memory"): float(row[1]) for row in table["rows"] if row[0]}
     return {}
+
+
+def zones(status: Document) -> list[str]:
+    """What the device plugin's page says of each zone of the memory, in a line."""
+    lines = []
+    for table in status.get("tables", ()):
+        if str(table.get("title", "")).startswith("Memory, "):
+            size = str(table["title"]).removeprefix("Memory, ")
+            for row in table["rows"]:
+                at = dict(zip(table["columns"], row, strict=True))
+                lines.append(
+                    f"NUMA {at['zone']}: {at['total']}, {at['available']} available, {at['offered']} {size} offered"
+                )
+    return lines

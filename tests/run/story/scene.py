@@ -29,7 +29,8 @@ from .timeline import Key, Series, Timeline
 
 T = TypeVar("T")
 
-NO_WAY = 255  # ssh's own exit status
+# What ssh says before it got anywhere: nothing was done on the node, so another try does nothing twice.
+NOT_REACHED = ("Connection timed out", "Connection refused", "No route to host", "kex_exchange_identification")
 PATIENT = {"ANSIBLE_TIMEOUT": "60", "ANSIBLE_SSH_RETRIES": "2"}  # emulated nodes on a busy machine take their time
 
 
@@ -135,7 +136,7 @@ class Scene:
             try:
                 return self.tool("ssh", node, f"sh -c {shlex.quote(script)}", limit=limit)
             except Trouble as trouble:
-                if trouble.status != NO_WAY or self.now() > until:
+                if self.now() > until or not any(sign in str(trouble) for sign in NOT_REACHED):
                     raise
                 self.pause(1.0)
 

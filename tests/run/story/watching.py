@@ -12,7 +12,7 @@ import datetime
 import json
 import shlex
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -111,12 +111,20 @@ def _scores(scene: Scene) -> None:
 def _events(scene: Scene) -> None:
     """Keep what the agents tell the API about pods: a namespace that goes takes its Events along."""
     for event in scene.api.get("/api/v1/events").get("items", ()):
-        about, source = event["involvedObject"], event.get("source") or {}
-        if source.get("component") != "colocation-device-plugin" or about.get("kind") != "Pod":
-            continue
-        stamp = datetime.datetime.fromisoformat(str(event["lastTimestamp"]).replace("Z", "+00:00"))
-        at = stamp.timestamp() - scene.began
-        if at >= -1:  # stamps are whole seconds
-            message = f"{about.get('name')}: {event.get('message', '')}"
-            found = Happened(at, str(source.get("host", "")), str(event["reason"]), message)
-            scene.heard(f"{event['metadata']['uid']} {event.get('count')}", found)
+        found = happened(event, scene.began)
+        if found is not None:
+            scene.heard(*found)
+
+
+def happened(event: Mapping[str, Any], began: float) -> tuple[str, Happened] | None:
+    """What an Event of the device plugin about a pod says, under a name of its own; None for all others."""
+    about, source = event["involvedObject"], event.get("source") or {}
+    if source.get("component") != "colocation-device-plugin" or about.get("kind") != "Pod":
+        return None
+    stamp = datetime.datetime.fromisoformat(str(event["lastTimestamp"]).replace("Z", "+00:00"))
+    at = stamp.timestamp() - began
+    if at < -1:  # stamps are whole seconds
+        return None
+    message = f"{about.get('name')}: {event.get('message', '')}"
+    key = f"{event['metadata']['uid']} {event.get('count')}"
+    return key, Happened(at, str(source.get("host", "")), str(event["reason"]), message)

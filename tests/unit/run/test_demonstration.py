@@ -7,6 +7,10 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
+import signal
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.colocation.kubernetes.tests.run import demonstration
+from ansible_collections.colocation.kubernetes.tests.run import demonstration, process
 from ansible_collections.colocation.kubernetes.tests.run.report import CannotGoOn, Report
 from ansible_collections.colocation.kubernetes.tests.run.story.scene import Scene
 from ansible_collections.colocation.kubernetes.tests.run.story.steps import Look, Step, Trouble, Wait
@@ -73,12 +77,31 @@ def test_each_playbook_has_a_log_of_its_own(tmp_path: Path) -> None:
 
 
 def test_a_command_that_does_not_end_is_ended(tmp_path: Path) -> None:
-    tool = tmp_path / "tests" / "cluster" / "cluster"
-    tool.parent.mkdir(parents=True)
-    tool.write_text("#!/bin/sh\nexec sleep 60\n")
-    tool.chmod(0o755)
+    put_tool(tmp_path, "exec sleep 60")
     with pytest.raises(Trouble, match="no end within 0 s"):
         scene(session(tmp_path)).tool("kubectl", "get", "nodes", limit=0.2)
+
+
+def put_tool(tmp_path: Path, script: str) -> None:
+    tool = tmp_path / "tests" / "cluster" / "cluster"
+    tool.parent.mkdir(parents=True)
+    tool.write_text(f"#!/bin/sh\n{script}\n")
+    tool.chmod(0o755)
+
+
+def test_a_node_that_is_not_reached_at_once_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Scene, "pause", lambda _self, _seconds: None)
+    once = tmp_path / "once"
+    put_tool(tmp_path, f"[ -e {once} ] && echo \"$@\" && exit; touch {once}; echo 'Connection timed out' >&2; exit 255")
+    assert scene(session(tmp_path)).ssh("worker1", "uptime") == "ssh --name demo worker1 sh -c uptime\n"
+
+
+def test_a_command_that_fails_on_a_node_is_not_tried_again(tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    put_tool(tmp_path, f"echo >> {runs}; exit 255")
+    with pytest.raises(Trouble, match="exit 255"):
+        scene(session(tmp_path)).ssh("worker1", "uptime")
+    assert runs.read_text() == "\n"
 
 
 def tell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, act: Callable[[Scene], None]) -> None:
@@ -113,6 +136,27 @@ def test_a_story_that_is_interrupted_is_shown_too(tmp_path: Path, monkeypatch: p
     with pytest.raises(SystemExit):
         tell(tmp_path, monkeypatch, interrupted)
     assert "It was interrupted in step 2, Two" in (tmp_path / "report.html").read_text()
+
+
+def test_ctrl_c_while_nodes_are_asked_ends_that_and_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = tmp_path / "asked"
+    put_tool(tmp_path, f"echo $$ > {asked}; exec sleep 600")
+
+    def press() -> None:
+        until = time.monotonic() + 20
+        while not (asked.exists() and asked.read_text().strip()) and time.monotonic() < until:
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    def ask(scene: Scene) -> None:
+        scene.on_all(lambda node: scene.ssh(node, "uptime"))
+
+    threading.Thread(target=press, daemon=True).start()
+    with pytest.raises(process.Stopped), process.ended_by_signals():
+        tell(tmp_path, monkeypatch, ask)
+    assert "It was interrupted in step 2, Two" in (tmp_path / "report.html").read_text()
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(asked.read_text()), 0)
 
 
 @pytest.mark.parametrize(
