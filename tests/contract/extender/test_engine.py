@@ -219,6 +219,6 @@ def judged(engine: Engine) -> dict[tuple[str, str], int]:
 
     def look(cluster: Cluster, now: float) -> dict[tuple[str, str], int]:
         cluster.advance(now)
-        return dict(cluster.judged("mem-real-usage-scheduler"))
+        return {(name, how): count for (name, how), count in cluster.judged("mem-real-usage-scheduler").items()}
 
     return engine.ask(look)
