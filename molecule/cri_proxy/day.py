@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-LIMIT = 180.0  # seconds after which a pod that is not up, or not gone, has failed
+LIMIT = 300.0  # seconds after which a pod that is not up, or not gone, has failed
 STAYING = 5  # pods that are left in the end
 SEED = 9  # its first four deeds are of all kinds and to all services
 LABEL = "cri-proxy/day"
@@ -268,7 +268,7 @@ def main() -> None:
     parser.add_argument("--node", default="worker1")
     parser.add_argument("--calm", type=int, default=3, help="pods that come and go one by one, in peace")
     parser.add_argument("--cycles", type=int, default=40, help="pods that come and go after that")
-    parser.add_argument("--flying", type=int, default=8, help="pods at a time")
+    parser.add_argument("--flying", type=int, default=6, help="pods at a time")
     parser.add_argument("--every", type=int, default=3, help="pods between two deeds; 0 for none")
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--units", nargs="*", default=SERVICES, help="the services that are there")
