@@ -39,7 +39,7 @@ class Site:
 
     def start(self, refresh: float = 0.2, **settings: object) -> AgentProcess:
         agent = self._start(self.config(refresh, **settings))
-        until("it is up", lambda: agent.notified("READY=1"))
+        until("it is up", lambda: agent.notified("READY=1"), 60)
         return agent
 
     def config(self, refresh: float = 0.2, **settings: object) -> str:
