@@ -17,7 +17,7 @@ def main() -> int:
     try:
         where = effect.seats(topology.read(topology.Folder()))
     except effect.NoEffect as why:
-        print(f"effect: nothing to measure, for {why} (target: on machines with several caches, ≥ {TARGET} ×) PASS")
+        print(f"effect: nothing to measure, for {why} (target on machines with several caches ≥ {TARGET} ×) PASS")
         return 0
     found = effect.measure(where)
     print(effect.told(where, found))
