@@ -5,24 +5,15 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from ansible_collections.colocation.kubernetes.plugins.module_utils._health_findings import found
 from ansible_collections.colocation.kubernetes.plugins.module_utils._site_report import (
-    CONTAINERS,
-    CPUS,
-    MACHINE,
-    NAME,
-    PLACE,
     Site,
     failed,
     read_site,
     site_lines,
 )
-from colocation.cri_proxy import agent as agent_of_proxy
-from colocation.cri_proxy import picture
-from colocation.device_plugin import agent as agent_of_plugin
 
 RELEASE = "0.1.0-5b2c0f3a9d1e"
 PROXY_PAGE = {
@@ -127,13 +118,3 @@ def test_offers_that_could_not_be_read_are_no_offers_of_nothing() -> None:
     lines = site_lines(site({"w1": health()}, {"w1": {"failed": True, "msg": "403 Forbidden"}}))
     assert "not read" in lines[3]
     assert lines[-1] == "  what it offers could not be read: 403 Forbidden"
-
-
-def test_the_agents_pages_still_have_what_is_read_of_them() -> None:
-    proxy = Path(agent_of_proxy.__file__).read_text()
-    assert picture.CONTAINERS == CONTAINERS and {NAME, CPUS, PLACE} <= set(picture.COLUMNS)
-    assert f'("{MACHINE}", picture.summary(' in proxy
-    plugin = Path(agent_of_plugin.__file__)
-    waits = (plugin.parents[4] / "playbooks/verify.yml").read_text()
-    assert agent_of_plugin.COLUMNS[:2] == ("resource", "devices")
-    assert 'Table("Resources", COLUMNS' in plugin.read_text() and "'title', 'eq', 'Resources'" in waits
