@@ -48,7 +48,7 @@ def parts(catalog: Catalog, holders: Sequence[Held]) -> tuple[Part, ...]:
     return tuple(sorted(found, key=lambda part: (order[part.gpu.uuid], part.title, part.held.container)))
 
 
-def bar(total: int, shares: Sequence[tuple[str, int]], ill: bool, width: int = WIDTH) -> str:
+def share_bar(total: int, shares: Sequence[tuple[str, int]], ill: bool, width: int = WIDTH) -> str:
     """A line of so many characters, the holders' letters in proportion; who holds anything is seen."""
     rest = FREE if not ill else ILL
     text, so_far = "", 0
@@ -68,7 +68,7 @@ def tables(catalog: Catalog, holders: Sequence[Held]) -> tuple[Table, Table]:
     for gpu in catalog.gpus:
         own = [part for part in held_parts if part.gpu == gpu]
         held = sum(part.units for part in own)
-        shown = bar(catalog.units(gpu), [(letters[part.title], part.units) for part in own], bool(gpu.ill))
+        shown = share_bar(catalog.units(gpu), [(letters[part.title], part.units) for part in own], bool(gpu.ill))
         free = _gib((catalog.units(gpu) - held) * mib)
         health = gpu.ill or "healthy"
         rows.append((gpu.uuid, gpu.model, gpu.numa, _gib(gpu.memory_mib), shown, _gib(held * mib), free, health))

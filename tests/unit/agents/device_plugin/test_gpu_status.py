@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from colocation.common.metrics import Registry
 from colocation.common.status import Status, to_text
-from colocation.device_plugin.gpu_status import GpuMetrics, bar, tables
+from colocation.device_plugin.gpu_status import GpuMetrics, share_bar, tables
 from colocation.device_plugin.gpus import Catalog, Gpu
 from colocation.device_plugin.holders import Held
 
@@ -43,12 +43,12 @@ HOLDERS = (
     ],
 )
 def test_bars(total: int, shares: list[tuple[str, int]], ill: bool, expected: str) -> None:
-    assert bar(total, shares, ill, 8) == expected
+    assert share_bar(total, shares, ill, 8) == expected
 
 
 @given(st.lists(st.integers(0, 100), max_size=60), st.integers(1, 4000))
 def test_a_bar_has_its_width(shares: list[int], total: int) -> None:
-    assert len(bar(total, [("a", share) for share in shares], False)) == 32
+    assert len(share_bar(total, [("a", share) for share in shares], False)) == 32
 
 
 def test_what_people_see() -> None:

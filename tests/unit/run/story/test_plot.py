@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 import re
-import xml.etree.ElementTree as ElementTree
+from xml.etree import ElementTree
 
 import pytest
 from hypothesis import given
