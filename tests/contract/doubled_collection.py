@@ -17,7 +17,15 @@ from typing import Any
 from ansible_collections.colocation.kubernetes.tests.contract.ansible_run import ROOT
 
 INSIDE = Path("ansible_collections/colocation/kubernetes")
-LINKED = ("plugins/filter", "plugins/module_utils", "plugins/doc_fragments", "playbooks", "meta", "galaxy.yml")
+LINKED = (
+    "plugins/filter",
+    "plugins/module_utils",
+    "plugins/plugin_utils",
+    "plugins/doc_fragments",
+    "playbooks",
+    "meta",
+    "galaxy.yml",
+)
 
 
 def made_collection(place: Path, roles: Iterable[str], made: Mapping[str, str]) -> None:
