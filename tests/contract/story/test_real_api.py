@@ -43,7 +43,7 @@ def api(own_server: ApiServer, tmp_path: Path) -> Iterator[Api]:
         process = subprocess.Popen([*ENDS_WITH_US, *words], stdout=log, stderr=log)
     try:
         end = time.monotonic() + LIMIT
-        while not socket.exists():
+        while b"Starting to serve" not in (tmp_path / "log").read_bytes():  # the socket is there before it listens
             assert process.poll() is None and time.monotonic() < end, (tmp_path / "log").read_text()
             time.sleep(0.02)
         api = Api(socket)
