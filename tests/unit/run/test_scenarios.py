@@ -5,17 +5,20 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hypothesis import given, strategies
 
 from ansible_collections.colocation.kubernetes.tests.run import scenarios
 from ansible_collections.colocation.kubernetes.tests.run.report import Report
 
 GIB = 1 << 30
+COLLECTION = Path(__file__).parents[3]
 
 
 @dataclasses.dataclass
@@ -41,17 +44,19 @@ class SessionDouble:
 
     def run(self, command: list[str], log: str, **more: str) -> tuple[int, Path]:
         self.begun.append(log)
-        if log in ("molecule-agents-2.19", "molecule-other-2.19"):
+        if log in ("molecule-agents-2.19", "molecule-healthy-2.21"):
             self.meeting.wait(20)
         return int(command[-1] in self.failing), Path(__file__)
 
 
 @pytest.fixture
 def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SessionDouble:
-    for name in ("healthy", "other", "agents"):
-        (tmp_path / "molecule" / name).mkdir(parents=True)
-        (tmp_path / "molecule" / name / "molecule.yml").touch()
-    monkeypatch.setattr(scenarios, "at_a_time", lambda: 2)
+    for name, vms in (("healthy", 1), ("other", 1), ("agents", 2)):
+        place = tmp_path / "molecule" / name
+        place.mkdir(parents=True)
+        (place / "molecule.yml").touch()
+        (place / "cluster.yml").write_text(json.dumps({"cluster_options": ["--node", "plain"] * vms}))
+    monkeypatch.setattr(scenarios, "vms_at_a_time", lambda: 3)
     monkeypatch.setattr(scenarios, "WITH_NEWEST_CORE", ("healthy",))
     return SessionDouble(SimpleNamespace(collection=tmp_path), [], threading.Barrier(2))
 
@@ -73,9 +78,40 @@ def test_one_that_fails_is_counted_and_the_others_run(session: SessionDouble) ->
     assert (session.report.count.passed, session.report.count.failed) == (2, 1)
 
 
-@pytest.mark.parametrize(
-    ("cores", "memory", "lanes"),
-    [(2, 24 * GIB, 1), (4, 24 * GIB, 2), (8, 8 * GIB, 1), (1, 64 * GIB, 1), (64, 512 * GIB, 4), (2, GIB, 1)],
+def test_one_that_no_other_fits_beside_runs_alone(session: SessionDouble, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three VMs are wanted by two scenarios that meet; with room for one VM they must not meet, and still run."""
+    monkeypatch.setattr(scenarios, "vms_at_a_time", lambda: 1)
+    session.meeting = threading.Barrier(1)
+    scenarios.run(session)  # type: ignore[arg-type]
+    assert session.begun[0] == "molecule-agents-2.19"
+    assert session.report.count.passed == 3
+
+
+@given(
+    wanted=strategies.dictionaries(strategies.text(min_size=1, max_size=3), strategies.integers(1, 5), min_size=1),
+    room=strategies.integers(1, 6),
 )
-def test_lanes_by_cores_and_memory(cores: int, memory: int, lanes: int) -> None:
-    assert scenarios.at_a_time(cores, memory) == lanes
+def test_all_are_begun_and_never_more_than_there_is_room_for(wanted: dict[str, int], room: int) -> None:
+    waiting, running = scenarios.in_order(wanted), list[str]()
+    while waiting or running:
+        used = sum(wanted[name] for name in running)
+        if name := scenarios.first_that_fits(waiting, wanted, room - used, alone=not running):
+            waiting.remove(name)
+            running.append(name)
+            assert len(running) == 1 or used + wanted[name] <= room
+        else:
+            running.pop(0)
+
+
+@pytest.mark.parametrize(
+    ("cores", "memory", "vms"),
+    [(2, 24 * GIB, 3), (4, 32 * GIB, 6), (8, 8 * GIB, 1), (1, 64 * GIB, 1), (64, 512 * GIB, 12), (2, GIB, 1)],
+)
+def test_vms_by_cores_and_memory(cores: int, memory: int, vms: int) -> None:
+    assert scenarios.vms_at_a_time(cores, memory) == vms
+
+
+def test_every_scenario_says_how_many_vms_it_makes() -> None:
+    places = [file.parent for file in COLLECTION.glob("molecule/*/cluster.yml")]
+    assert len(places) > 5
+    assert all(1 <= scenarios.vms(place) <= 3 for place in places)
