@@ -199,19 +199,14 @@ def main() -> int:
     found: dict[tuple[str, float], Figures] = {}
     with tempfile.TemporaryDirectory(prefix="bench-burst-") as folder, prometheus_double() as prometheus:
         place = Path(folder)
-        server = ApiServer(place)
-        try:
-            server.start()
-            with client(server) as api:
-                scene = Scene(server, place, api, prepare(api))
-                print(f"{'lag':>5}  {'by':16} {'hottest':>8} {'deviation':>10}")
-                runs = [(kind, lag) for lag in LAGS for kind in ("ours", "lag-blind")]
-                for kind, lag in [("default", 0.0), ("least-allocated", 0.0), *runs]:
-                    hottest, deviation = found[kind, lag] = scene.burst(kind, lag, prometheus)
-                    shown = f"{lag:4.0f}s" if (kind, lag) in runs else "  any"
-                    print(f"{shown}  {kind:16} {hottest:8.1%} {deviation:10.2%}", flush=True)
-        finally:
-            server.stop()
+        with ApiServer(place) as server, client(server) as api:
+            scene = Scene(server, place, api, prepare(api))
+            print(f"{'lag':>5}  {'by':16} {'hottest':>8} {'deviation':>10}")
+            runs = [(kind, lag) for lag in LAGS for kind in ("ours", "lag-blind")]
+            for kind, lag in [("default", 0.0), ("least-allocated", 0.0), *runs]:
+                hottest, deviation = found[kind, lag] = scene.burst(kind, lag, prometheus)
+                shown = f"{lag:4.0f}s" if (kind, lag) in runs else "  any"
+                print(f"{shown}  {kind:16} {hottest:8.1%} {deviation:10.2%}", flush=True)
     return verdict(found)
 
 

@@ -106,12 +106,8 @@ def measure(server: ApiServer, place: Path) -> float:
 def main() -> int:
     with tempfile.TemporaryDirectory(prefix="bench-capacity-") as folder:
         place = Path(folder)
-        server = ApiServer(place)
-        try:
-            server.start()
+        with ApiServer(place) as server:
             ratio = measure(server, place)
-        finally:
-            server.stop()
     verdict = "PASS" if ratio <= TARGET else "FAIL"
     print(f"node-capacity: {NODES} nodes take {ratio:.1f} × one (target ≤ {TARGET:.0f} ×) {verdict}")
     return 0 if verdict == "PASS" else 1

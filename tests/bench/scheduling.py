@@ -162,15 +162,10 @@ def measure(scene: Scene) -> tuple[float, float, float]:
 def main() -> int:
     with tempfile.TemporaryDirectory(prefix="bench-scheduling-") as folder, prometheus_double() as prometheus:
         place = Path(folder)
-        server = ApiServer(place)
-        try:
-            server.start()
-            with client(server) as api:
-                names = prepare(api)
-                prometheus.set({name: 20.0 + index % 50 for index, name in enumerate(names)})
-                limited, free, seed = measure(Scene(server, place, api, prometheus.address))
-        finally:
-            server.stop()
+        with ApiServer(place) as server, client(server) as api:
+            names = prepare(api)
+            prometheus.set({name: 20.0 + index % 50 for index, name in enumerate(names)})
+            limited, free, seed = measure(Scene(server, place, api, prometheus.address))
     good = limited >= 0.95 and free >= 0.55 and seed >= 0.7
     print(
         f"scheduling: {limited:.2f} × the default plugins at default client limits, {free:.2f} × unthrottled, "

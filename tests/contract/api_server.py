@@ -18,6 +18,7 @@ import socket
 import subprocess
 import time
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 from cryptography import x509
@@ -46,7 +47,7 @@ def free_port() -> int:
 
 
 class ApiServer:
-    """`start` it, talk to `server` with a kubeconfig of `kubeconfig(…)`, `stop` it."""
+    """`start` it, talk to `server` with a kubeconfig of `kubeconfig(…)`, `stop` it; or `with` it, which does both."""
 
     def __init__(self, place: Path, minor: str = KUBERNETES_MINORS[0]) -> None:
         self.place = place
@@ -59,6 +60,19 @@ class ApiServer:
         self._ca = self._sign("test-ca", self._ca_key, None)
         self._account_key = ec.generate_private_key(ec.SECP256R1())
         self._write_material()
+
+    def __enter__(self) -> ApiServer:
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
 
     @property
     def ca_pem(self) -> str:

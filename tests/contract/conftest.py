@@ -27,12 +27,8 @@ def _variable(version: str) -> str:
 @pytest.fixture(scope="session")
 def api_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
     """A real API server without nodes, for all that ask for it; whoever kills it starts it again."""
-    server = ApiServer(tmp_path_factory.mktemp("api"))
-    try:
-        server.start()
+    with ApiServer(tmp_path_factory.mktemp("api")) as server:
         yield server
-    finally:
-        server.stop()
 
 
 @pytest.fixture(scope="session")

@@ -15,9 +15,5 @@ from ansible_collections.colocation.kubernetes.tests.contract.api_server import 
 @pytest.fixture(scope="module", params=KUBERNETES_MINORS)
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
     """An API server of each version that we test with."""
-    made = ApiServer(tmp_path_factory.mktemp("api"), request.param)
-    try:
-        made.start()
+    with ApiServer(tmp_path_factory.mktemp("api"), request.param) as made:
         yield made
-    finally:
-        made.stop()

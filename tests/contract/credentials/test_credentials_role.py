@@ -23,12 +23,8 @@ numbers = itertools.count(1)
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
     """One version will do here: what differs between them is tested with the modules."""
-    made = ApiServer(tmp_path_factory.mktemp("api"))
-    try:
-        made.start()
+    with ApiServer(tmp_path_factory.mktemp("api")) as made:
         yield made
-    finally:
-        made.stop()
 
 
 class Deployment:

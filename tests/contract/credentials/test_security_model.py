@@ -83,12 +83,8 @@ def test_the_table_is_what_the_api_servers_answer(tmp_path: Path) -> None:
     for minor in KUBERNETES_MINORS:
         place = tmp_path / minor
         place.mkdir()
-        server = ApiServer(place, minor)
-        try:
-            server.start()
+        with ApiServer(place, minor) as server:
             found[minor] = answers(server, place)
-        finally:
-            server.stop()
     written = DOCUMENT.read_text().partition(BEGIN)[2].partition(END)[0]
     true = table(found)
     assert written == true, f"between the marks of {DOCUMENT.name} this should stand:\n{true}"

@@ -26,12 +26,8 @@ Start = Callable[..., Engine]
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
     """One of its own, for it is killed and all pods in it count."""
-    made = ApiServer(tmp_path_factory.mktemp("api"))
-    try:
-        made.start()
+    with ApiServer(tmp_path_factory.mktemp("api")) as made:
         yield made
-    finally:
-        made.stop()
 
 
 @pytest.fixture

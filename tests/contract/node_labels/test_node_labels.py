@@ -21,16 +21,12 @@ KUBELET = {"impersonate_user": "system:node:n1", "impersonate_groups": ["system:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
-    made = ApiServer(tmp_path_factory.mktemp("api"))
-    try:
-        made.start()
+    with ApiServer(tmp_path_factory.mktemp("api")) as made:
         with KubeClient(find_access({"kubeconfig": made.kubeconfig()})) as client:
             for name in ("n1", "n2"):
                 node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {"old": "1"}}}
                 client.post("/api/v1/nodes", node)
         yield made
-    finally:
-        made.stop()
 
 
 def ask(server: ApiServer, node: str = "n1", check_mode: bool = False, **more: Any) -> dict[str, Any]:

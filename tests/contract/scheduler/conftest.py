@@ -21,12 +21,8 @@ from ansible_collections.colocation.kubernetes.tests.contract.scheduler.control_
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
     """An API server of its own: schedulers and controllers see all that is in it."""
-    made = ApiServer(tmp_path_factory.mktemp("api"))
-    try:
-        made.start()
+    with ApiServer(tmp_path_factory.mktemp("api")) as made:
         yield made
-    finally:
-        made.stop()
 
 
 @pytest.fixture(scope="module")

@@ -24,12 +24,8 @@ LIMIT = 30.0
 @pytest.fixture(scope="module")
 def own_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
     """One of our own: without its controllers, pods and namespaces that are deleted stay for ever."""
-    server = ApiServer(tmp_path_factory.mktemp("api"))
-    try:
-        server.start()
+    with ApiServer(tmp_path_factory.mktemp("api")) as server:
         yield server
-    finally:
-        server.stop()
 
 
 @pytest.fixture

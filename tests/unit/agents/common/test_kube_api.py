@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,17 +22,6 @@ from colocation.common.retry import Backoff
 
 NODE = "/api/v1/nodes/n1"
 BUSY = Answer(503, {"message": "not now"})
-
-
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("authority"))
-
-
-@pytest.fixture
-def double(authority: Authority) -> Iterator[ApiDouble]:
-    with api_double(authority) as made:
-        yield made
 
 
 @pytest.fixture

@@ -14,7 +14,6 @@ from ansible_collections.colocation.kubernetes.tests.unit.agents.common.api_doub
     Answer,
     ApiDouble,
     Authority,
-    api_double,
 )
 from colocation.common import watching
 from colocation.common.kube_access import Access, Material
@@ -63,17 +62,6 @@ class Heard(Listener):
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watching, "BACKOFF", Backoff(0.01, 0.02, 1 << 30))
     monkeypatch.setattr(watching, "LEAST_SECONDS", 0.02)
-
-
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("authority"))
-
-
-@pytest.fixture
-def double(authority: Authority) -> Iterator[ApiDouble]:
-    with api_double(authority) as made:
-        yield made
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,22 +11,10 @@ import pytest
 from ansible_collections.colocation.kubernetes.tests.unit.agents.common.api_double import (
     ApiDouble,
     Authority,
-    api_double,
 )
 from colocation.common.kube_access import Access, Material
 from colocation.common.kube_api import KubeApi
 from colocation.common.retry import Backoff
-
-
-@pytest.fixture(scope="package")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("authority"))
-
-
-@pytest.fixture
-def double(authority: Authority) -> Iterator[ApiDouble]:
-    with api_double(authority) as made:
-        yield made
 
 
 @pytest.fixture

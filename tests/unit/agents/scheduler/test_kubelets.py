@@ -79,11 +79,6 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("authority"))
-
-
-@pytest.fixture(scope="module")
 def strangers(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Certificates that nobody signed but who made them, as kubeadm's kubelets have."""
     made = []

@@ -178,11 +178,6 @@ def test_secrets_come_from_files_that_may_change(fake: FakePrometheus, tmp_path:
         basic.sample(NODES)
 
 
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("authority"))
-
-
 @pytest.mark.parametrize(
     ("settings", "good"),
     [
