@@ -191,7 +191,7 @@ def agent(full: FullNode, place: Path) -> list[Figure]:
         for _call in range(1000):  # by turns, for a machine is never the same for long
             allocate.append(seconds(lambda: plugin.call("Allocate", content)))
             bare.append(seconds(lambda: plugin.call("GetDevicePluginOptions", b"")))
-        used = share_of_a_processor(process)
+        used = process.share_of_a_processor()
         resident = resident_bytes(process.process.pid)
         process.end()
     finally:
@@ -228,13 +228,6 @@ def bare_resident() -> int:
     return found
 
 
-def share_of_a_processor(agent: AgentProcess, over: float = 5) -> float:
-    """What it takes while nothing happens; somebody has to read what it tells systemd."""
-    used, began = seconds_used(agent.process.pid), time.monotonic()
-    until("the time is over", lambda: agent.notified("STOPPING=1") or time.monotonic() - began > over)
-    return (seconds_used(agent.process.pid) - used) / (time.monotonic() - began)
-
-
 def seconds(do: Callable[[], object]) -> float:
     began = time.perf_counter()
     do()
@@ -247,11 +240,6 @@ def percentile(values: list[float], rank: int) -> float:
 
 def resident_bytes(pid: int) -> int:
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * resource.getpagesize()
-
-
-def seconds_used(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def main() -> int:

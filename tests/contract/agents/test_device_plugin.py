@@ -25,6 +25,7 @@ from ansible_collections.colocation.kubernetes.tests.contract.agents.kubelet_dou
 
 GPU = "mock.com/gpu"
 TEN = "mock: {mock.com/gpu: 10}\n"
+MOST_IDLE = 0.02  # of a processor, while nothing happens; it looks around once a second
 FAST = "retry_seconds: 0.2\nstream_grace_seconds: 1.5\n"
 Start = Callable[[str], AgentProcess]
 
@@ -206,6 +207,7 @@ def test_the_watchdog_is_fed_while_the_kubelet_refuses(kubelet: KubeletDouble, s
 def test_200_000_devices_reach_the_kubelet_and_can_be_had(kubelet: KubeletDouble, start: Start) -> None:
     agent = start("mock: {mock.com/gpu: 200000}\n")
     registered(kubelet, devices=200_000)
+    until("it idles", lambda: agent.share_of_a_processor(3) < MOST_IDLE)
     plugin = kubelet.plugins[0]
     ids = [id for id, _health in plugin.lists[0]]
     (given,) = plugin.allocate(ids[-3:]).container_responses
@@ -218,6 +220,7 @@ def test_a_list_that_the_kubelet_can_not_take_is_not_sent(kubelet: KubeletDouble
     registered(kubelet, "mock/gpu", 1)
     until("it is told", lambda: "make the unit of this resource" in " ".join(agent.status().problems))
     assert not kubelet.watched(GPU)
+    until("it idles", lambda: agent.share_of_a_processor(3) < MOST_IDLE)
 
 
 def test_the_pages_and_the_command_say_the_same(kubelet: KubeletDouble, start: Start) -> None:

@@ -93,6 +93,9 @@ def join(
     return tuple(found)
 
 
+_NOTHING: frozenset[str] = frozenset()  # Python makes a new one each time
+
+
 @dataclass(slots=True)
 class Ledger:
     """What is held, kept up to date; any thread may grant, one updates."""
@@ -130,7 +133,7 @@ class Ledger:
 
     def ids(self, resource: str) -> frozenset[str]:
         """Devices that are held; the same object as long as they are the same."""
-        return self._ids.get(resource, frozenset())
+        return self._ids.get(resource, _NOTHING)
 
     def holders(self, resource: str) -> tuple[Held, ...]:
         return tuple(held for held in self._held if held.resource == resource)

@@ -81,6 +81,7 @@ class Plugin:
         self._server: PluginServer | None = None
         self._devices: tuple[Device, ...] | None = None  # those of _content
         self._from: tuple[object, object] = (None, None)  # what the source had and what was held, when they were taken
+        self._refused: str | None = None  # why a list of these is none
         self._content = b""
         self._problem = ""
         self.view = View(source.resource)
@@ -128,15 +129,15 @@ class Plugin:
         except NotReady as problem:
             return str(problem)
         if self._from[0] is offered and self._from[1] is held:
-            return None  # thousands are not compared in each round
-        devices = keep_held(offered, held)
+            return self._refused  # thousands are not compared in each round
+        devices, self._refused = keep_held(offered, held), None
         if self._devices is None or set(devices) != set(self._devices):  # another order is nothing to send
             content = protocol.encode_devices(devices)
-            if refused := too_large(len(devices), len(content), self._source.larger_unit):
-                return refused
-            self._content, self._devices = content, devices
+            self._refused = too_large(len(devices), len(content), self._source.larger_unit)
+            if self._refused is None:
+                self._content, self._devices = content, devices
         self._from = (offered, held)
-        return None
+        return self._refused
 
     def _act(self, alive: Callable[[], None]) -> None:
         if self._server is not None and self._server.offer.publish(self._content):
