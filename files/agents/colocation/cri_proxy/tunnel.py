@@ -65,8 +65,7 @@ class Tunnel:
 
     def from_client(self, data: Piece) -> None:
         self.up.feed(data)
-        for stream in list(self.held.values()):
-            self.sender.credit(stream)
+        self._credit()
 
     def ahead(self, data: memoryview) -> int:
         """How much of what comes from the server the client may have before `from_server` looks at it.
@@ -81,6 +80,8 @@ class Tunnel:
     def from_server(self, data: Piece, ahead: int = 0) -> None:
         """`ahead` is how much of it was written to the client already."""
         self.down.feed(data, ahead)
+        if self.held:
+            self._credit()  # what waited behind a request's trailers may have gone on, and is held
 
     def tick(self) -> None:
         """To be called now and then while something is held: what was held at the last call too is let go."""
@@ -231,6 +232,10 @@ class Tunnel:
         self.sender.give_up()
         self.up.go_plain()
         self.down.go_plain()
+
+    def _credit(self) -> None:
+        for stream in list(self.held.values()):
+            self.sender.credit(stream)
 
     def _forget_all(self) -> None:
         for stream in list(self.streams.values()):
