@@ -63,7 +63,7 @@ def first_that_fits(waiting: list[str], wanted: Mapping[str, int], free: int, al
 
 def vms(scenario: Path) -> int:
     """How many VMs a scenario makes."""
-    options = yaml.safe_load((scenario / "cluster.yml").read_text())["cluster_options"]
+    options: list[str] = yaml.safe_load((scenario / "cluster.yml").read_text())["cluster_options"]
     return max(1, options.count("--node"))
 
 
