@@ -31,9 +31,9 @@ USED = "DOSLAB_IO_GPU_RESOURCE_USED_BY_"
 KEYS = {"visible": "NVIDIA_VISIBLE_DEVICES", "uuid": UUID, "container": f"{USED}CONTAINER", "pod": f"{USED}POD"}
 TELL = 'echo "{' + ",".join(f'\\"{key}\\":\\"${name}\\"' for key, name in KEYS.items()) + '}"; exec sleep 3600'
 SECONDS = 300.0
-# Why a pod may be refused: no GPU has that much, or it came while the kubelet or the plugin was not there yet.
+ATTEMPTS = 10  # to have a pod run that was refused
+# Why a pod may be refused: it came while the kubelet or the plugin was not there yet.
 REASONS = (
-    "units of one GPU are wanted, and none has more than",
     "no healthy devices present",
     "Unregistered",
     "Pod was rejected: Node didn't have enough resource",
@@ -77,17 +77,13 @@ def document(name: str, shape: tuple[int, ...], bound: bool) -> dict[str, Any]:
 
 
 def renew(api: KubeApi, wanted: int, seed: int, upper: bool) -> None:
-    """A third of the pods ends, also those that were refused, and as many come, at once."""
+    """A third of the pods ends and as many come, at once. There is always a GPU with room for the largest."""
     chance = random.Random(seed)
-    there = pods(api)
-    living = [pod for pod in there if pod["status"]["phase"] != "Failed"]
-    gone = chance.sample(living, len(living) // 3) + [pod for pod in there if pod not in living]
-    for pod in gone:
-        end(api, pod["metadata"]["name"])
-    uids = {pod["metadata"]["uid"] for pod in gone}
-    until("pods are gone", lambda: not uids & {pod["metadata"]["uid"] for pod in pods(api)})
+    living = pods(api)
+    gone = chance.sample(living, len(living) // 3)
+    end(api, gone)
     left = [pod for pod in living if pod not in gone]
-    room = 4 * UNITS * 9 // 10 - sum(map(size, left))
+    room = 4 * UNITS * 3 // 4 - sum(map(size, left))
     made: list[dict[str, Any]] = []
     for number in range(wanted - len(left)):
         shape = chance.choice(SHAPES)
@@ -103,26 +99,47 @@ def scheduler(api: KubeApi, seed: int) -> UpperScheduler:
     return UpperScheduler(api, NODE, SPACE, RESOURCE, UUIDS, UNITS, seed)
 
 
-def settle(api: KubeApi, seed: int, upper: bool) -> None:
-    """Until each pod runs or was refused with a reason, and annotations are written."""
-    if upper:
-        scheduler(api, seed + 1).run(dies=0.0)  # it came again
+def settle(api: KubeApi, seed: int, upper: bool) -> dict[str, list[str]]:
+    """Until each pod runs and annotations are written; who was refused, and for what reasons.
 
-    def settled() -> bool:
-        phases = [pod["status"].get("phase") for pod in pods(api)]
-        return all(phase in ("Running", "Failed") for phase in phases)
-
-    until("all pods run or were refused", settled)
-    for pod in pods(api):
-        said = f"{pod['status'].get('reason')}: {pod['status'].get('message')}"
-        if pod["status"]["phase"] == "Failed" and not any(reason in said for reason in REASONS):
-            sys.exit(f"{pod['metadata']['name']} failed: {said}")
+    A pod that came while the kubelet or the plugin was not there is refused by the kubelet, whatever a plugin does, and
+    its controller makes another one. So do we, for all of them at once, when the Node has the resource again.
+    """
+    refused: dict[str, list[str]] = {}
+    for attempt in range(ATTEMPTS):
+        if upper:
+            scheduler(api, seed + 1 + attempt).run(dies=0.0)  # it came again
+        until("all pods run or were refused", lambda: {phase(pod) for pod in pods(api)} <= {"Running", "Failed"})
+        failed = [pod for pod in pods(api) if phase(pod) == "Failed"]
+        if not failed:
+            break
+        for pod in failed:
+            said = f"{pod['status'].get('reason')}: {pod['status'].get('message')}"
+            if not any(reason in said for reason in REASONS):
+                sys.exit(f"{pod['metadata']['name']} failed: {said}")
+            refused.setdefault(said, []).append(pod["metadata"]["name"])
+        until("the Node has the resource again", lambda: offered(api) == 4 * UNITS)
+        end(api, failed)
+        for pod in failed:
+            shape = tuple(int(one["resources"]["limits"][RESOURCE]) // GIB for one in pod["spec"]["containers"])
+            name = f"{pod['metadata']['name'].partition('-again')[0]}-again{attempt}"
+            api.post(f"/api/v1/namespaces/{SPACE}/pods", document(name, shape, not upper))
+    else:
+        sys.exit(f"pods were refused {ATTEMPTS} times, in the end though nothing was restarted: {json.dumps(refused)}")
 
     def written() -> bool:
-        running = [pod for pod in pods(api) if pod["status"]["phase"] == "Running"]
-        return all((pod["metadata"].get("annotations") or {}).get(ASSIGNED) == "true" for pod in running)
+        return all((pod["metadata"].get("annotations") or {}).get(ASSIGNED) == "true" for pod in pods(api))
 
     until("annotations are written", written)
+    return refused
+
+
+def phase(pod: dict[str, Any]) -> str:
+    return str(pod["status"].get("phase"))
+
+
+def offered(api: KubeApi) -> int:
+    return int(api.get(f"/api/v1/nodes/{NODE}")["status"]["allocatable"].get(RESOURCE, "0"))
 
 
 def check(api: KubeApi, checkpoint: dict[str, Any]) -> str:
@@ -132,8 +149,8 @@ def check(api: KubeApi, checkpoint: dict[str, Any]) -> str:
         if entry["ResourceName"] == RESOURCE:
             ids = [id for part in entry["DeviceIDs"].values() for id in part]
             held[entry["PodUID"], entry["ContainerName"]] = ids
-    there = pods(api)
-    running = [pod for pod in there if pod["status"]["phase"] == "Running"]
+    running = pods(api)
+    assert {phase(pod) for pod in running} == {"Running"}
     living = [id for pod in running for ids in held_by(pod, held).values() for id in ids]
     assert len(living) == len(set(living)), "devices are held twice"
     for pod in running:
@@ -149,8 +166,7 @@ def check(api: KubeApi, checkpoint: dict[str, Any]) -> str:
         assert (noted[UUID], noted[ASSIGNED]) == (",".join(gpus), "true"), (metadata["name"], noted, gpus)
     by_gpu = [sum(id.startswith(uuid[4:12]) for id in living) * 100 // UNITS for uuid in UUIDS]
     assert max(by_gpu) <= 100
-    reasons = [str(pod["status"].get("reason")) for pod in there if pod["status"]["phase"] == "Failed"]
-    return f"{len(running)} pods run, GPUs are filled by {by_gpu} %, refused: {reasons}"
+    return f"{len(running)} pods run, GPUs are filled by {by_gpu} %"
 
 
 def held_by(pod: dict[str, Any], held: dict[tuple[str, str], list[str]]) -> dict[str, list[str]]:
@@ -158,9 +174,14 @@ def held_by(pod: dict[str, Any], held: dict[tuple[str, str], list[str]]) -> dict
     return {one["name"]: held[uid, one["name"]] for one in pod["spec"]["containers"]}
 
 
-def end(api: KubeApi, name: str) -> None:
-    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"namespace": SPACE, "name": name}}
-    api.post(f"/api/v1/namespaces/{SPACE}/pods/{name}/eviction", body)
+def end(api: KubeApi, gone: list[dict[str, Any]]) -> None:
+    """Have these pods gone."""
+    for pod in gone:
+        name = pod["metadata"]["name"]
+        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"namespace": SPACE, "name": name}}
+        api.post(f"/api/v1/namespaces/{SPACE}/pods/{name}/eviction", body)
+    uids = {pod["metadata"]["uid"] for pod in gone}
+    until("pods are gone", lambda: not uids & {pod["metadata"]["uid"] for pod in pods(api)})
 
 
 def main() -> None:
@@ -182,7 +203,7 @@ def main() -> None:
         until("the namespace has its account", lambda: bool(api.get(accounts)["items"]))
         renew(api, chosen.pods, chosen.seed, upper)
     elif chosen.step == "settle":
-        settle(api, chosen.seed, upper)
+        print(json.dumps(settle(api, chosen.seed, upper)))
     else:
         print(check(api, json.load(sys.stdin)))
 
