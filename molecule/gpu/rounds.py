@@ -40,6 +40,7 @@ REASONS = (
     "requested number of devices unavailable",
     "endpoint",
     "Unavailable",
+    "the client connection is closing",
 )
 
 
