@@ -20,7 +20,7 @@ from .report import Count, Outcome
 from .setup import Session
 
 WITH_NEWEST_CORE = ("healthy",)
-LONGEST = ("agents", "scheduler", "gpu")  # begun first, or one of them would run alone at the end
+LONGEST = ("agents", "memory", "cri_proxy", "gpu")  # begun first, or one of them would run alone at the end
 VMS_OF_TWO_CORES = 2
 MEMORY_OF_ONE = 5 << 30  # bytes: a VM, its share of a control plane, and what the page cache saves
 MOST = 12
