@@ -30,11 +30,12 @@ class Places:
         return cls(checkout=checkout, cache=cache_directory(environ))
 
     def make_logs(self) -> Path:
-        """A directory for the logs of this run, one file a step; those of the last runs are kept."""
+        """A directory for the logs of this run, one file a step; those of the last runs and of others that go on stay."""
         parent = self.cache / "logs"
         parent.mkdir(parents=True, exist_ok=True)
         for old in sorted(parent.iterdir())[: -LOGS_KEPT + 1]:
-            shutil.rmtree(old, ignore_errors=True)
+            if not Path("/proc", old.name.rpartition("-")[2]).exists():
+                shutil.rmtree(old, ignore_errors=True)
         logs = parent / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
         logs.mkdir()
         return logs
