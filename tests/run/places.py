@@ -30,7 +30,7 @@ class Places:
         return cls(checkout=checkout, cache=cache_directory(environ))
 
     def make_logs(self) -> Path:
-        """A directory for the logs of this run, one file a step. Those of the last runs stay, and of any that goes on."""
+        """A directory for the logs of this run, one file a step. Those of the last runs stay, and of who goes on."""
         parent = self.cache / "logs"
         parent.mkdir(parents=True, exist_ok=True)
         for old in sorted(parent.iterdir())[: -LOGS_KEPT + 1]:
