@@ -22,6 +22,8 @@ from colocation.device_plugin.gpu_config import GpuMemory
 from colocation.device_plugin.memory_config import Memory
 
 ROLE = Path(__file__).parents[3] / "roles" / "device_plugin"
+COLLECTION = ROLE.parents[1]
+OFFERS = sorted([*COLLECTION.glob("molecule/*/offer.yml"), COLLECTION / "tests/run/story/offer.yml"])
 UNIT = "colocation-device-plugin.service"
 MOST_EXPOSED = 4.0
 SINCE = {"RestartSteps": 254, "RestartMaxDelaySec": 254}  # all others are older than Ubuntu 22.04's 249
@@ -199,6 +201,15 @@ def test_the_agent_takes_the_configuration(resources: dict[str, Any], tmp_path: 
     config = read(Config, str(file))
     assert (dict(config.mock), config.status.port) == (resources.get("mock", {}), 9999)
     assert (config.kubelet_dir, config.log_level) == ("/var/lib/kubelet/device-plugins", "info")
+
+
+@pytest.mark.parametrize("offer", OFFERS, ids=lambda file: file.parent.name)
+def test_the_agent_takes_what_scenarios_offer(offer: Path, tmp_path: Path) -> None:
+    said = yaml.safe_load(offer.read_text())
+    wanted = {name: said[name] for name in ("device_plugin_resources", "device_plugin_reclaim") if name in said}
+    file = tmp_path / "device-plugin.yaml"
+    file.write_text(_rendered("device-plugin.yaml.j2", **wanted, preflight_gpu_mib=[81920] * 4))
+    read(Config, str(file))
 
 
 def test_defaults_are_the_agents_own() -> None:
