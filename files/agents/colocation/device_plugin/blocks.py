@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import count, islice
 
-from colocation.device_plugin.devices import Device
+from colocation.device_plugin.devices import FRAME, HINT, Device, digits
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +45,16 @@ class Names:
 def _place(prefix: str, id: str) -> tuple[int, int] | None:
     found = re.fullmatch(rf"{re.escape(prefix)}-(0|[1-9]\d{{0,5}})-(0|[1-9]\d{{0,8}})", id, re.ASCII)
     return (int(found[1]), int(found[2])) if found else None
+
+
+def size(names: Names, shares: Iterable[Share]) -> int:
+    """Bytes of the list that the targets would make, for the kubelet takes only so many and they need not be made."""
+
+    def each(share: Share) -> int:
+        hint = 0 if share.hint is None else HINT if share.hint else HINT - 2  # a zero is not written
+        return FRAME + hint + len(names.name(share.number, 0)) - 1
+
+    return sum(share.target * each(share) + digits(share.target) for share in shares)
 
 
 def allocated(names: Names, shares: Sequence[Share], held: Iterable[str]) -> dict[int, int]:

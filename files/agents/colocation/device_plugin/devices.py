@@ -13,6 +13,8 @@ from types import MappingProxyType
 
 MOST_MESSAGE = 4 << 20  # bytes that the kubelet takes in one message
 FRAME = 13  # of these, for each healthy device without a hint, beside its name
+HINT = 6  # and with one
+STEM = 3  # of mock devices' short names
 
 
 class NoSuchDevice(Exception):
@@ -93,16 +95,20 @@ class MockSource(Source):
 
     def __init__(self, resource: str, count: int) -> None:
         self.resource = resource
+        self._refused = too_large(count, count * (FRAME + STEM) + digits(count, 36), self.larger_unit)
+        count = 0 if self._refused else count
         stem = resource.replace("/", "_")
         if count * (FRAME + len(f"{stem}-{count}")) <= MOST_MESSAGE:
             names = (f"{stem}-{number}" for number in range(count))
         else:
-            short = _short(int(hashlib.sha256(resource.encode()).hexdigest(), 16) % 36**3).rjust(3, "0")
+            short = _short(int(hashlib.sha256(resource.encode()).hexdigest(), 16) % 36**STEM).rjust(STEM, "0")
             names = (short + _short(number) for number in range(count))
         self._devices = tuple(map(Device, names))
         self._ids = frozenset(device.id for device in self._devices)
 
     def devices(self, held: Set[str]) -> tuple[Device, ...]:
+        if self._refused:
+            raise NotReady(self._refused)
         return self._devices
 
     def grant(self, ids: Sequence[str]) -> Grant:
@@ -117,6 +123,15 @@ def _short(number: int) -> str:
         number, rest = divmod(number, 36)
         digits = "0123456789abcdefghijklmnopqrstuvwxyz"[rest] + digits
     return digits
+
+
+def digits(count: int, base: int = 10) -> int:
+    """How many digits the numbers below `count` have together."""
+    more, power = count, base
+    while power < count:
+        more += count - power
+        power *= base
+    return more
 
 
 def refuse_unknown(resource: str, ids: Iterable[str], known: Collection[str]) -> None:

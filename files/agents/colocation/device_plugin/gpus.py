@@ -14,11 +14,10 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from colocation.device_plugin.devices import FRAME, MOST_MESSAGE, Device, NoSuchDevice
+from colocation.device_plugin.devices import FRAME, HINT, MOST_MESSAGE, Device, NoSuchDevice
 
 MOST_UNITS = 4096  # of one request: at some 50 bytes each a pod's status stays below 256 KiB
 CODE = 8  # characters of a GPU's short name
-HINT = 6  # bytes that a NUMA node takes in the list, for each device
 LARGEST_UNIT = 1 << 20
 _UUID = re.compile(r"(?:GPU|MIG)-([0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 

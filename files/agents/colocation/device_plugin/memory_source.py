@@ -23,6 +23,7 @@ from colocation.device_plugin.devices import (
     Options,
     Source,
     refuse_unknown,
+    too_large,
     variable_name,
 )
 from colocation.device_plugin.holders import Held
@@ -86,6 +87,9 @@ class MemorySource(Source):
             raise NotReady(self.problem)
         of = (self._shares, held, self.withdrawn, self._names)
         if of != self._list_of:
+            count = sum(share.target for share in self._shares)
+            if refused := too_large(count, blocks.size(self._names, self._shares), self.larger_unit):
+                raise NotReady(refused)
             offered = blocks.offer(self._names, self._shares, held)
             if self.withdrawn:
                 offered = tuple(Device(d.id, d.id not in self.withdrawn, d.numa) for d in offered)

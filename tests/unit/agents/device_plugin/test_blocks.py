@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colocation.device_plugin.blocks import Names, Share, allocated, offer, prefer
+from colocation.device_plugin.blocks import Names, Share, allocated, offer, prefer, size
 from colocation.device_plugin.devices import Device
+from colocation.device_plugin.protocol import encode_devices
 
 CM = Names()
 IDS = st.builds(CM.name, st.integers(0, 3), st.integers(0, 40)) | st.sampled_from(("CM-3f2a9d", "gpu-1", "CM-0-007"))
@@ -27,6 +28,12 @@ def test_as_many_as_the_target_or_as_are_held_whichever_is_more(
     taken = allocated(CM, shares, held)
     assert len(offered) == sum(max(share.target, taken[share.number]) for share in shares)
     assert len({device.id for device in offered}) == len(offered)
+
+
+@given(SHARES, st.booleans())
+def test_the_size_of_a_list_is_known_before_it_is_made(shares: tuple[Share, ...], hints: bool) -> None:
+    told = [share if hints else Share(share.number, share.target) for share in shares]
+    assert size(CM, told) == len(encode_devices(offer(CM, told, frozenset())))
 
 
 @given(SHARES, HELD)

@@ -15,7 +15,9 @@ from colocation.device_plugin.devices import (
     Grant,
     MockSource,
     NoSuchDevice,
+    NotReady,
     Options,
+    digits,
     keep_held,
     too_large,
     variable_name,
@@ -119,6 +121,21 @@ def test_mock_devices_have_short_names_where_they_must() -> None:
     assert devices == MockSource("mock.com/gpu", 200_001).devices(NONE)[:200_000]
     assert not set(devices) & set(MockSource("mock/gpu", 200_000).devices(NONE))
     assert FRAME + len("abc") == len(encode_devices([Device("abc")]))
+
+
+def test_more_mock_devices_than_fit_are_not_even_made() -> None:
+    source = MockSource("mock.com/gpu", 1_000_000)
+    with pytest.raises(NotReady, match="1000000 devices make a list of 19952012 bytes") as refused:
+        source.devices(NONE)
+    fitting = MockSource("mock.com/gpu", 200_000).devices(NONE)
+    told = 200_000 * (FRAME + 3) + digits(200_000, 36)
+    assert told == len(encode_devices(fitting))
+    assert "times as large" in str(refused.value)
+
+
+@given(st.integers(0, 3000))
+def test_digits_of_all_numbers_below(count: int) -> None:
+    assert digits(count) == sum(len(str(number)) for number in range(count))
 
 
 HELD = st.frozensets(st.sampled_from("abcdefgh"))
