@@ -21,7 +21,6 @@ from .setup import Session
 
 WITH_NEWEST_CORE = ("healthy",)
 LONGEST = ("agents", "memory", "cri_proxy", "gpu")  # begun first, or one of them would run alone at the end
-VMS_OF_TWO_CORES = 2
 MEMORY_OF_ONE = 5 << 30  # bytes: a VM, its share of a control plane, and what the page cache saves
 MOST = 12
 
@@ -67,10 +66,10 @@ def vms(scenario: Path) -> int:
 
 
 def vms_at_a_time(cores: int | None = None, memory: int | None = None) -> int:
-    """How many VMs this machine can bear."""
+    """How many VMs this machine can bear: one for each core."""
     cores = cores or len(os.sched_getaffinity(0))
     memory = memory or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return max(1, min(cores * VMS_OF_TWO_CORES // 2, memory // MEMORY_OF_ONE, MOST))
+    return max(1, min(cores, memory // MEMORY_OF_ONE, MOST))
 
 
 def run_scenario(session: Session, name: str) -> None:

@@ -80,8 +80,7 @@ class Tunnel:
     def from_server(self, data: Piece, ahead: int = 0) -> None:
         """`ahead` is how much of it was written to the client already."""
         self.down.feed(data, ahead)
-        if self.held:
-            self._credit()  # what waited behind a request's trailers may have gone on, and is held
+        self._credit()  # what waited behind a request's trailers may have gone on, and is held
 
     def tick(self) -> None:
         """To be called now and then while something is held: what was held at the last call too is let go."""

@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 MOST_MESSAGE = 4 << 20  # bytes that the kubelet takes in one message
 FRAME = 13  # of these, for each healthy device without a hint, beside its name
-HINT = 6  # and with one
+HINT = 6  # and so many more with one
 STEM = 3  # of mock devices' short names
 
 
