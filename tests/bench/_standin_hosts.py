@@ -18,9 +18,9 @@ from typing import Any
 
 from ansible_collections.colocation.kubernetes.tests.cluster.colocation_cluster.say import wait_until
 from ansible_collections.colocation.kubernetes.tests.contract.ansible_run import ROOT
-from ansible_collections.colocation.kubernetes.tests.contract.api_server import free_port
 from ansible_collections.colocation.kubernetes.tests.contract.children import ENDS_WITH_US
 from ansible_collections.colocation.kubernetes.tests.contract.debian_programs import unpacked
+from ansible_collections.colocation.kubernetes.tests.ports import free_port
 
 MAIN = 'if __name__ == "__main__":\n    main()'
 ANSWERS = """\

@@ -25,6 +25,7 @@ from pathlib import Path
 
 from ansible_collections.colocation.kubernetes.plugins.plugin_utils import _extender_code
 from ansible_collections.colocation.kubernetes.tests.bench._fake_cluster import FakeClusterProcess
+from ansible_collections.colocation.kubernetes.tests.ports import free_port
 from colocation.common import status_client
 from colocation.scheduler.server import Answer, ExtenderServer
 
@@ -83,12 +84,6 @@ def question(number: int, names: bytes) -> bytes:
         f"POST /prioritize HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
     )
     return head.encode() + b"\r\n\r\n" + body
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-    return port
 
 
 class Running:

@@ -14,7 +14,6 @@ import ipaddress
 import json
 import os
 import signal
-import socket
 import subprocess
 import time
 from pathlib import Path
@@ -34,16 +33,11 @@ from ansible_collections.colocation.kubernetes.tests.cluster.colocation_cluster.
     kubernetes,
 )
 from ansible_collections.colocation.kubernetes.tests.contract.children import ENDS_WITH_US
+from ansible_collections.colocation.kubernetes.tests.ports import free_port
 
 ISSUER = "https://kubernetes.default.svc"
 START_LIMIT = 120.0
 Key = ec.EllipticCurvePrivateKey
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-    return port
 
 
 class ApiServer:

@@ -14,9 +14,9 @@ import urllib.request
 from pathlib import Path
 
 from ansible_collections.colocation.kubernetes.tests.cluster.colocation_cluster.say import wait_until
-from ansible_collections.colocation.kubernetes.tests.contract.api_server import free_port
 from ansible_collections.colocation.kubernetes.tests.contract.children import ENDS_WITH_US
 from ansible_collections.colocation.kubernetes.tests.contract.debian_programs import unpacked
+from ansible_collections.colocation.kubernetes.tests.ports import free_port
 
 PACKAGES = ("prometheus", "prometheus-node-exporter")
 BROUGHT = "usr/bin"

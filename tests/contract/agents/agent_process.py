@@ -16,17 +16,12 @@ from pathlib import Path
 
 import colocation
 from ansible_collections.colocation.kubernetes.tests.contract.children import ENDS_WITH_US
+from ansible_collections.colocation.kubernetes.tests.ports import free_port
 from colocation.common import status_client
 from colocation.common.status import Status
 
 PACKAGES = Path(colocation.__file__).parent.parent
 WATCHDOG = 6
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-    return port
 
 
 def until(what: str, holds: Callable[[], object], seconds: float = 20) -> None:

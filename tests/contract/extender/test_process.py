@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 from ansible_collections.colocation.kubernetes.plugins.plugin_utils import _extender_code
-from ansible_collections.colocation.kubernetes.tests.contract.api_server import free_port
 from ansible_collections.colocation.kubernetes.tests.contract.children import ENDS_WITH_US
 from ansible_collections.colocation.kubernetes.tests.contract.extender.some_cluster import SomeCluster, until
+from ansible_collections.colocation.kubernetes.tests.ports import free_port
 from ansible_collections.colocation.kubernetes.tests.unit.agents.scheduler.fake_prometheus import FakePrometheus
 from colocation.common import status_client
 

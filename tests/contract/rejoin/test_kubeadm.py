@@ -26,7 +26,8 @@ def test_kubeadm_takes_the_configuration(minor: str, version: tuple[int, int], t
     kubeadm = binary(kubernetes(minor), "kubeadm")
     way = {"endpoint": "10.0.0.1:6443", "pins": pins(AUTHORITY), "token": "abcdef.0123456789abcdef"}
     path = tmp_path / "join.json"
-    path.write_text(join_configuration(version, "worker1", "/run/containerd/containerd.sock", way))
+    flags = {"node-ip": "10.0.0.2", "cloud-provider": "external"}
+    path.write_text(join_configuration(version, "worker1", "/run/containerd/containerd.sock", way, flags))
     done = subprocess.run(
         [kubeadm, "config", "validate", "--config", path], capture_output=True, check=False, text=True
     )

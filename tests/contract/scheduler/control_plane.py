@@ -16,8 +16,9 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_client
 from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_find import find_access
 from ansible_collections.colocation.kubernetes.tests.cluster.colocation_cluster.binaries import binary, kubernetes
 from ansible_collections.colocation.kubernetes.tests.cluster.colocation_cluster.say import wait_until
-from ansible_collections.colocation.kubernetes.tests.contract.api_server import ApiServer, free_port
+from ansible_collections.colocation.kubernetes.tests.contract.api_server import ApiServer
 from ansible_collections.colocation.kubernetes.tests.contract.children import ENDS_WITH_US
+from ansible_collections.colocation.kubernetes.tests.ports import free_port
 
 CONTROLLERS = (
     "deployment-controller,replicaset-controller,garbage-collector-controller,serviceaccount-controller,"

@@ -13,12 +13,13 @@ from typing import Any
 
 from ansible_collections.colocation.kubernetes.plugins.plugin_utils import _extender_code
 from ansible_collections.colocation.kubernetes.tests.cluster.colocation_cluster.say import wait_until
-from ansible_collections.colocation.kubernetes.tests.contract.api_server import ApiServer, free_port
+from ansible_collections.colocation.kubernetes.tests.contract.api_server import ApiServer
 from ansible_collections.colocation.kubernetes.tests.contract.scheduler.control_plane import (
     Program,
     SchedulerProcess,
     admin_file,
 )
+from ansible_collections.colocation.kubernetes.tests.ports import free_port
 from ansible_collections.colocation.kubernetes.tests.role_rendering import Rendered
 
 AGENTS = Path(_extender_code.__file__).parents[2] / "files" / "agents"

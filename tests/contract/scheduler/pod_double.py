@@ -20,8 +20,9 @@ from typing import Any
 
 from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_client import KubeClient, api_path
 from ansible_collections.colocation.kubernetes.tests.cluster.colocation_cluster.binaries import binary, kubernetes
-from ansible_collections.colocation.kubernetes.tests.contract.api_server import ApiServer, free_port
+from ansible_collections.colocation.kubernetes.tests.contract.api_server import ApiServer
 from ansible_collections.colocation.kubernetes.tests.contract.scheduler.control_plane import Program
+from ansible_collections.colocation.kubernetes.tests.ports import free_port
 
 ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 KUBECONFIG = (
