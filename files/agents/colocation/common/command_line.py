@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -20,6 +21,7 @@ from colocation.common.status import to_json, to_text
 
 C = TypeVar("C")
 BAD_CONFIG = 78  # sysexits' EX_CONFIG, which systemd knows by name
+CALLED_FROM = "COLOCATION_CALLED_FROM"  # where relative paths begin, for commands that have to run in the release
 
 Port = Annotated[int, Between(1, 65535)]
 
@@ -54,6 +56,8 @@ Commands = Any  # argparse's own type for them is private
 def main(agent: Agent[C], arguments: Sequence[str] | None = None) -> int:
     """Do what the command line says; the exit status."""
     asked = _parser(agent).parse_args(arguments)
+    with contextlib.suppress(OSError):
+        os.chdir(os.environ.get(CALLED_FROM) or ".")
     try:
         if asked.act is not None:
             return int(asked.act(asked))
@@ -112,10 +116,19 @@ def _run(agent: Agent[C], file: str) -> int:
         journal.Log(name).error("configuration rejected, running without it", problems=settings.rejected)
     notifier = notify.from_environment()
     try:
-        frame = service.Frame(name, settings, agent.make(registry), registry, notifier, place.address, place.port)
+        frame = service.Frame(
+            name,
+            settings,
+            agent.make(registry),
+            registry,
+            notifier,
+            place.address,
+            place.port,
+            log_level=agent.log_level,
+        )
         service.run(frame)
     except OSError as problem:
-        journal.Log(name).error("can't run", error=problem, page=f"{place.address}:{place.port}")
+        journal.Log(name).error("can't run", error=problem)
         return 1
     return 0
 

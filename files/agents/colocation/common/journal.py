@@ -102,4 +102,9 @@ def set_up(level: str = "info", stream: Any = None) -> None:
     handler.setFormatter(LineFormatter(goes_to_the_journal(os.environ, 2)))
     root = logging.getLogger()
     root.handlers[:] = [handler]
-    root.setLevel(level.upper())
+    set_level(level)
+
+
+def set_level(level: str) -> None:
+    """Log no less than this from now on."""
+    logging.getLogger().setLevel(level.upper())

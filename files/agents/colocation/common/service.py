@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Generic, Protocol, TypeVar
 
 from colocation import __version__
-from colocation.common import notify, pages, process_metrics
+from colocation.common import journal, notify, pages, process_metrics
 from colocation.common.http_server import HttpServer
 from colocation.common.journal import Log
 from colocation.common.metrics import Registry
@@ -58,6 +58,7 @@ class Frame(Generic[C]):
     address: str
     port: int
     tick_seconds: float = 1.0
+    log_level: Callable[[C], str] = lambda _config: "info"
 
 
 def block_signals() -> None:
@@ -84,21 +85,48 @@ def wait_for_signal(seconds: float) -> signal.Signals | None:
 def run(frame: Frame[C]) -> None:
     """Run until told to stop."""
     process_metrics.add(frame.registry, frame.name, __version__)
-    server = HttpServer(frame.address, frame.port, pages.answering(lambda: _status(frame), frame.registry))
     running = _Running(frame)
     try:
         frame.service.configure(frame.settings.current)
-        server.start()
         running.tick()
-        summary = frame.service.status().summary
+        summary = running.summary()
         frame.notifier.ready(summary)
-        log.info("started", agent=frame.name, version=__version__, page=f"http://{server.address}:{server.port}/")
+        log.info("started", agent=frame.name, version=__version__)
         running.until_told_to_stop(summary)
     finally:
         frame.notifier.stopping()
-        server.close()
+        running.page.close()
         frame.service.stop()
         log.info("stopped", agent=frame.name)
+
+
+class _Page(Generic[C]):
+    """The status page. Who else holds its address, or that the node has none such, stops no work: it is tried again."""
+
+    def __init__(self, frame: Frame[C]) -> None:
+        self._frame = frame
+        self._server: HttpServer | None = None
+        self.problem = ""
+
+    def open(self) -> None:
+        """Show the page, if it is not shown yet."""
+        if self._server is not None:
+            return
+        frame = self._frame
+        try:
+            server = HttpServer(frame.address, frame.port, pages.answering(lambda: _status(frame), frame.registry))
+        except OSError as problem:
+            if not self.problem:
+                log.error("no status page; it is tried again", address=frame.address, port=frame.port, error=problem)
+            self.problem = f"no status page at {frame.address}:{frame.port} ({problem.strerror})"
+            return
+        server.start()
+        self._server, self.problem = server, ""
+        log.info("status page", at=f"http://{server.address}:{server.port}/")
+
+    def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
 
 
 class _Running(Generic[C]):
@@ -106,10 +134,13 @@ class _Running(Generic[C]):
 
     def __init__(self, frame: Frame[C]) -> None:
         self.frame = frame
+        self.page = _Page(frame)
+        self._said = ""  # by the service, of itself
         self.failures = frame.registry.counter("colocation_tick_failures_total", "Rounds of work that failed.")
+        self.problems = frame.registry.gauge("colocation_problems", "Problems that the agent's page names.")
         self.reloads = frame.registry.counter("colocation_config_reloads_total", "Reloads.", ("result",))
-        for result in ("taken", "rejected"):
-            self.reloads.add(0, result=result)
+        self.reloads.add(0, result="taken")
+        self.reloads.add(frame.settings.rejected is not None, result="rejected")  # at the start, as in a reload
 
     def until_told_to_stop(self, summary: str) -> None:
         watchdog = self.frame.notifier.watchdog_seconds
@@ -125,11 +156,23 @@ class _Running(Generic[C]):
             due = time.monotonic() + wait
             self.frame.notifier.watchdog()
             self.tick()
-            if (now := self.frame.service.status().summary) != summary:
+            if (now := self.summary()) != summary:
                 summary = now
                 self.frame.notifier.status(summary)
 
+    def summary(self) -> str:
+        """How it is in a line, for systemd, also where there is no page. Who can't say it is what he was."""
+        try:
+            status = _status(self.frame)
+            self.problems.set(len(status.problems) + bool(self.page.problem))
+            self._said = status.summary
+        except Exception:
+            self.failures.add()
+            log.exception("the status could not be told")
+        return "; ".join(filter(None, (self._said, self.page.problem)))
+
     def tick(self) -> None:
+        self.page.open()
         try:
             self.frame.service.tick(self.frame.notifier.watchdog)
         except Exception:
@@ -140,12 +183,13 @@ class _Running(Generic[C]):
         self.frame.notifier.reloading()
         settings = self.frame.settings
         if settings.reload():
+            journal.set_level(self.frame.log_level(settings.current))
             self.frame.service.configure(settings.current)
             log.info("configuration reloaded", file=settings.file)
         else:
             log.error("configuration rejected, the old one stays in force", problems=settings.rejected)
         self.reloads.add(result="rejected" if settings.rejected else "taken")
-        self.frame.notifier.ready(self.frame.service.status().summary)
+        self.frame.notifier.ready(self.summary())
 
 
 def _status(frame: Frame[C]) -> Status:

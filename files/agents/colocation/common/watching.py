@@ -36,6 +36,10 @@ class Kind:
 class Listener:
     """What is told; called from the watch's thread."""
 
+    def begins(self) -> None:
+        """A list begins; what came of one before that broke is void."""
+        raise NotImplementedError
+
     def page(self, documents: list[Document]) -> None:
         """Some more of the list."""
         raise NotImplementedError
@@ -107,6 +111,7 @@ class Watch:
 
     def _list(self) -> str:
         asked = {"limit": str(self.kind.page)} | self._selector()
+        self._listener.begins()
         while True:
             answer = self._api.get(self.kind.path, **asked)
             metadata, items = answer.get("metadata"), answer.get("items")

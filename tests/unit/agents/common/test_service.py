@@ -1,6 +1,6 @@
 # Copyright: colocation.kubernetes contributors
 # Apache-2.0 License (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Waiting for signals, in a process of its own that is stopped and goes on."""
+"""Waiting for signals, in a process of its own that is stopped and goes on; and what may fail without ending it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,16 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
 
 import colocation
+from colocation.common import service
+from colocation.common.metrics import Registry
+from colocation.common.notify import Notifier
+from colocation.common.status import Status
 
 WAITS = """
 from colocation.common.service import block_signals, wait_for_signal
@@ -57,3 +65,35 @@ def test_the_alarm_goes_with_the_wait_that_it_was_for() -> None:
         [sys.executable, "-c", LETS_GO], stdout=subprocess.PIPE, text=True, env=environment, check=False
     )
     assert (ended.returncode, ended.stdout) == (0, "SIGTERM\nlives\n")
+
+
+class NotifierDouble(Notifier):
+    """Remembers what it was told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: list[str] = []
+
+    def status(self, status: str) -> None:
+        self.told.append(status)
+
+
+def test_a_status_that_fails_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[Any] = ["one", RuntimeError("dictionary changed size during iteration"), "two", "two"]
+    signals = [None, None, None, signal.SIGTERM]
+
+    def status() -> Status:
+        found = said.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        return Status("double", "1", found, ())
+
+    monkeypatch.setattr(service, "wait_for_signal", lambda _seconds: signals.pop(0))
+    double: Any = SimpleNamespace(status=status, tick=lambda alive: alive())
+    notifier = NotifierDouble()
+    settings: Any = SimpleNamespace(rejected=None, file="double.yaml")
+    running = service._Running(service.Frame("double", settings, double, Registry(), notifier, "127.0.0.1", 0))
+    running.until_told_to_stop(running.summary())
+    running.page.close()
+    assert notifier.told == ["two"]
+    assert running.failures.value() == 1

@@ -45,6 +45,9 @@ class Heard(Listener):
         self.said: list[str] = []
         self.broken = False
 
+    def begins(self) -> None:
+        self.said.append("begins")
+
     def page(self, documents: list[Document]) -> None:
         self.said += [f"page {document['metadata']['name']}" for document in documents]
 
@@ -95,7 +98,7 @@ def test_pages_then_events_then_on_from_where_it_was(double: ApiDouble, watch: W
     ]
     watch.start()
     until(lambda: "DELETED a" in heard(watch))
-    assert heard(watch) == ["page a", "page b", "page c", "listed", "ADDED d", "DELETED a"]
+    assert heard(watch) == ["begins", "page a", "page b", "page c", "listed", "ADDED d", "DELETED a"]
     paths = [asked.path for asked in double.asked]
     assert "limit=2" in paths[0]
     assert "fieldSelector=spec.nodeName%21%3D" in paths[0]
@@ -111,7 +114,7 @@ def test_a_version_that_is_too_old_begins_with_a_new_list(double: ApiDouble, wat
     double.answers = [listed("a"), answer, listed("b", version="20"), events()]
     watch.start()
     until(lambda: heard(watch).count("listed") == 2)
-    assert heard(watch) == ["page a", "listed", "page b", "listed"]
+    assert heard(watch) == ["begins", "page a", "listed", "begins", "page b", "listed"]
     until(lambda: "resourceVersion=20&" in double.asked[-1].path)
 
 
@@ -120,7 +123,7 @@ def test_a_watch_that_breaks_goes_on_and_misses_nothing(double: ApiDouble, watch
     double.answers = [listed("a"), events(("ADDED", "b", "7")), answer, events(("ADDED", "c", "8")), events()]
     watch.start()
     until(lambda: "ADDED c" in heard(watch))
-    assert heard(watch) == ["page a", "listed", "ADDED b", "ADDED c"]
+    assert heard(watch) == ["begins", "page a", "listed", "ADDED b", "ADDED c"]
     assert "resourceVersion=7&" in double.asked[3].path
     assert watch.health.failures == 1
 
@@ -132,6 +135,14 @@ def test_what_can_not_be_listed_is_told_and_tried_again(double: ApiDouble, watch
     assert not watch.health.synced
     double.answers = [Answer(200, {}), listed("a"), events()]
     until(lambda: watch.health.synced)
+
+
+@pytest.mark.parametrize("second", [Answer(410, {"reason": "Expired"}), Answer(200, {"items": 7}), Answer(403, {})])
+def test_a_list_that_breaks_between_pages_begins_anew(double: ApiDouble, watch: Watch, second: Answer) -> None:
+    double.answers = [listed("gone", "a", more="next"), second, listed("a"), events()]
+    watch.start()
+    until(lambda: "listed" in heard(watch))
+    assert heard(watch) == ["begins", "page gone", "page a", "begins", "page a", "listed"]
 
 
 def test_an_error_of_ours_begins_with_a_new_list(double: ApiDouble, watch: Watch) -> None:
