@@ -6,7 +6,7 @@ The runtime is Kubernetes' API on Go's gRPC library and answers at once, which n
 library, as the kubelet does, and by grpcio. The four ways (direct, ours, ours as a plain pipe, grpc.aio) take turns in
 short rounds; each figure is the median of its rounds. A direct call from Go takes so little here that the passage
 through any other process is a large share of it, so the targets are shares of grpcio's calls, like the figures that
-they come from; Go's are printed as well.
+they come from. What is added to Go's call has to keep to the same time.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ LOADS = (
     Load("grpcio", "ListContainers", 1 << 10, 1, 100, 15),
     Load("grpcio", "ListContainers", 1 << 20, 1, 10, 25),
 )
-UNARY, LARGE = LOADS[7], LOADS[9]
+GO_UNARY, UNARY, LARGE = LOADS[0], LOADS[7], LOADS[9]
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,11 +169,13 @@ def main() -> int:
         results, memory = run(Path(folder))
     direct, ours, *_others = results[UNARY]
     p50, p99 = (ours.p50 - direct.p50) / direct.p50, (ours.p99 - direct.p99) / direct.p50
+    go = (results[GO_UNARY][1].p50 - results[GO_UNARY][0].p50) / direct.p50
     large = results[LARGE][1].p50 / results[LARGE][0].p50
-    good = p50 <= P50_TARGET and p99 <= P99_TARGET and large <= LARGE_TARGET and memory <= MEMORY_TARGET
+    good = max(p50, go) <= P50_TARGET and p99 <= P99_TARGET and large <= LARGE_TARGET and memory <= MEMORY_TARGET
     print(
-        f"cri-proxy: adds {p50:.2f} × p50 and {p99:.2f} × at p99, 1 MiB in {large:.2f} ×, {memory:.1f} MiB (target ≤ "
-        f"{P50_TARGET} ×, ≤ {P99_TARGET} ×, ≤ {LARGE_TARGET} ×, ≤ {MEMORY_TARGET:.0f} MiB) {'PASS' if good else 'FAIL'}"
+        f"cri-proxy: adds {p50:.2f} × p50 ({go:.2f} × for Go) and {p99:.2f} × at p99, 1 MiB in {large:.2f} ×, "
+        f"{memory:.1f} MiB (target ≤ {P50_TARGET} ×, ≤ {P99_TARGET} ×, ≤ {LARGE_TARGET} ×, ≤ {MEMORY_TARGET:.0f} MiB) "
+        f"{'PASS' if good else 'FAIL'}"
     )
     return 0 if good else 1
 

@@ -26,10 +26,11 @@ RUNNING, EXITED = 1, 2
 class RuntimeDouble:
     """Serves at a socket; `stop` and `start` are a restart that keeps what runs."""
 
-    def __init__(self, socket: Path, cgroups: Path, all_cpus: str) -> None:
+    def __init__(self, socket: Path, cgroups: Path, all_cpus: str, all_mems: str = "0-3") -> None:
         self.socket = socket
         self.cgroups = cgroups
         self.all_cpus = all_cpus
+        self.all_mems = all_mems
         self.sandboxes: dict[str, Any] = {}
         self.containers: dict[str, Any] = {}
         self.states: dict[str, int] = {}
@@ -54,9 +55,16 @@ class RuntimeDouble:
     def effective(self, container: str) -> str:
         return (self._cgroup(container) / "cpuset.cpus.effective").read_text().strip()
 
+    def mems(self, container: str) -> str:
+        return (self._cgroup(container) / "cpuset.mems.effective").read_text().strip()
+
     def drop_cpuset(self, container: str) -> None:
         """As systemd does with what the kubelet did not ask for."""
         (self._cgroup(container) / "cpuset.cpus.effective").write_text(self.all_cpus)
+
+    def drop_mems(self, container: str) -> None:
+        """The same with the nodes of its memory."""
+        (self._cgroup(container) / "cpuset.mems.effective").write_text(self.all_mems)
 
     def end(self, container: str) -> None:
         """It exits by itself."""
@@ -99,8 +107,9 @@ class RuntimeDouble:
         self.containers[key] = request
         self.states[key] = RUNNING
         self._cgroup(key).mkdir(parents=True)
-        cpus = request.config.linux.resources.cpuset_cpus
-        (self._cgroup(key) / "cpuset.cpus.effective").write_text(cpus or self.all_cpus)
+        resources = request.config.linux.resources
+        (self._cgroup(key) / "cpuset.cpus.effective").write_text(resources.cpuset_cpus or self.all_cpus)
+        (self._cgroup(key) / "cpuset.mems.effective").write_text(resources.cpuset_mems or self.all_mems)
         return {"container_id": key}
 
     def _UpdateContainerResources(self, request: Any) -> dict[str, Any]:
@@ -110,6 +119,8 @@ class RuntimeDouble:
         self.updates.append((request.container_id, request.linux.cpuset_cpus))
         if request.linux.cpuset_cpus:
             (self._cgroup(request.container_id) / "cpuset.cpus.effective").write_text(request.linux.cpuset_cpus)
+        if request.linux.cpuset_mems:
+            (self._cgroup(request.container_id) / "cpuset.mems.effective").write_text(request.linux.cpuset_mems)
         return {}
 
     def _StopContainer(self, request: Any) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import json
+import socket
 import subprocess
 import sys
 import urllib.request
@@ -15,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from ansible_collections.colocation.kubernetes.tests.contract.agents import agent_process
 from ansible_collections.colocation.kubernetes.tests.contract.agents.agent_process import PACKAGES, AgentProcess
 from ansible_collections.colocation.kubernetes.tests.contract.agents.agent_process import until as until_within
 from ansible_collections.colocation.kubernetes.tests.contract.agents.runtime_double import KubeletCalls, RuntimeDouble
@@ -82,6 +84,11 @@ def restart_place(place: Path) -> None:
 def cpus_in_books(agent: AgentProcess) -> dict[str, str]:
     (table,) = agent.status().tables
     return {str(row[0]): str(row[1]) for row in table.rows}
+
+
+def metrics(agent: AgentProcess) -> dict[str, str]:
+    with urllib.request.urlopen(f"http://127.0.0.1:{agent.port}/metrics", timeout=60) as answer:
+        return dict(line.rsplit(" ", 1) for line in answer.read().decode().splitlines() if not line.startswith("#"))
 
 
 def test_growing_counts_get_places_by_the_table(runtime: RuntimeDouble, kubelet: KubeletCalls, proxy: Run) -> None:
@@ -165,6 +172,74 @@ def test_an_exit_is_found_without_waiting_for_a_round(
     until("forgotten", lambda: list(cpus_in_books(agent)) == ["default/stays/main"])
 
 
+def test_memory_nodes_that_were_dropped_are_mended_too(
+    runtime: RuntimeDouble, kubelet: KubeletCalls, proxy: Run
+) -> None:
+    proxy("placement: {check_seconds: 1}\npolicy: {topology-aware: {PinMemory: true}}\n")
+    container = kubelet.run("one", 1000)
+    assert runtime.mems(container) == "0"
+    runtime.drop_mems(container)
+    until("mended", lambda: runtime.mems(container) == "0")
+
+
+def test_a_page_whose_address_is_taken_keeps_no_kubelet_from_its_runtime(
+    runtime: RuntimeDouble, kubelet: KubeletCalls, proxy: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        monkeypatch.setattr(agent_process, "free_port", lambda: other.getsockname()[1])
+        agent = proxy()
+        assert runtime.effective(kubelet.run("one", 1000)) != ALL
+        assert agent.log().count("no status page") == 1
+    until("the page is there", lambda: "http://" in agent.log().partition("no status page")[2])
+    assert agent.status().healthy
+
+
+def test_a_restart_into_a_broken_configuration_takes_nobody_out_of_its_place(
+    runtime: RuntimeDouble, kubelet: KubeletCalls, place: Path, machine: Path, proxy: Run
+) -> None:
+    agent = proxy()
+    container = kubelet.run("one", 1000)
+    placed = runtime.effective(container)
+    until("the state is saved", (place / "state/state.json").exists)
+    agent.end()
+    restart_place(place)
+    agent = proxy("placement: {ccx: l4}\n")
+    kept = (place / "state/state.json").read_text()
+    assert container in kept
+    until("a round was made", lambda: metrics(agent)['colocation_cri_rounds_total{result="done"}'] != "0")
+    assert (runtime.effective(container), runtime.updates) == (placed, [])
+    agent.configure(config(place, machine) + "placement: {check_seconds: 1}\n")
+    agent.reload()
+    until("it is known again", lambda: cpus_in_books(agent) == {"default/one/main": placed})
+    assert (runtime.effective(container), runtime.updates) == (placed, [])
+
+
+def test_a_restart_with_a_namespace_exempt_gives_all_cpus_back(
+    runtime: RuntimeDouble, kubelet: KubeletCalls, place: Path, proxy: Run
+) -> None:
+    agent = proxy()
+    container = kubelet.run("one", 1000)
+    until("the state is saved", lambda: container in (place / "state/state.json").read_text())
+    agent.end()
+    restart_place(place)
+    proxy("placement: {check_seconds: 1, exempt_namespaces: [default]}\n")
+    until("all CPUs again", lambda: runtime.effective(container) == ALL)
+
+
+def test_those_of_reserved_namespaces_are_put_on_the_systems_cpus_and_kept_there(
+    runtime: RuntimeDouble, place: Path, proxy: Run
+) -> None:
+    direct = KubeletCalls(place / "runtime.sock")
+    system = direct.run("dns", 100, namespace="kube-system")
+    direct.close()
+    reserved = 'ReservedResources: {CPU: "cpuset:0-1"}, topology-aware: {ReservedPoolNamespaces: [kube-system]}'
+    agent = proxy(f"placement: {{check_seconds: 1}}\npolicy: {{{reserved}}}\n")
+    until("it is there", lambda: runtime.effective(system) == "0-1")
+    runtime.drop_cpuset(system)
+    until("it is there again", lambda: runtime.effective(system) == "0-1")
+    assert metrics(agent)['colocation_cri_containers{kind="system"}'] == "1"
+
+
 def test_a_runtime_that_restarts_is_waited_for(runtime: RuntimeDouble, kubelet: KubeletCalls, proxy: Run) -> None:
     agent = proxy()
     container = kubelet.run("one", 1000)
@@ -220,6 +295,9 @@ def test_a_full_disk_is_told_and_keeps_nobody_from_a_place(
     assert runtime.effective(kubelet.run("one", 1000)) != ALL
     until("told", lambda: any("can't be saved" in problem for problem in agent.status().problems))
     assert agent.log().count("state can't be saved") == 1
+    assert metrics(agent)["colocation_cri_state_unsaved"] == "1"
+    (place / "state").unlink()
+    until("saved", lambda: agent.status().healthy and metrics(agent)["colocation_cri_state_unsaved"] == "0")
 
 
 def test_the_machine_that_makes_no_sense_places_nobody(
@@ -248,7 +326,8 @@ def test_cgroups_that_are_not_found_are_told(
     agent = proxy()
     kubelet.run("one", 1000)
     (place / "cgroup").rename(place / "elsewhere")
-    until("told", lambda: any("no container's cgroup" in str(value) for _name, value in agent.status().facts))
+    told = f"no container's cgroup was found in {place}/cgroup (cgroup_dir)"
+    until("told", lambda: any(told in str(value) for _name, value in agent.status().facts))
     assert agent.status().healthy
 
 
@@ -282,16 +361,23 @@ def test_the_command_line_draws_and_resets(runtime: RuntimeDouble, kubelet: Kube
     refused = command(agent, "--reset-policy")
     assert refused.returncode == 1 and "systemctl stop" in refused.stderr
     agent.end()
+    state = agent.file.parent / "state/state.json"
+    state.rename(agent.file.parent / "elsewhere")
+    unknown = command(agent, "--reset-policy")
+    assert unknown.returncode == 1 and "no record of what was placed; 1 containers" in unknown.stderr
+    (agent.file.parent / "elsewhere").rename(state)
     reset = command(agent, "--reset-policy")
     assert (reset.returncode, runtime.effective(container)) == (0, ALL), reset.stderr
+    assert runtime.mems(container) == "0-3"
+    again = command(agent, "--reset-policy")
+    assert (again.returncode, again.stdout) == (0, "Nothing is placed.\n")
 
 
 def test_it_is_small_and_says_how_it_is(runtime: RuntimeDouble, kubelet: KubeletCalls, proxy: Run) -> None:
     agent = proxy()
     for number in range(50):
         kubelet.run(f"p{number}", 250)
-    with urllib.request.urlopen(f"http://127.0.0.1:{agent.port}/metrics", timeout=60) as answer:
-        lines = dict(line.rsplit(" ", 1) for line in answer.read().decode().splitlines() if not line.startswith("#"))
+    lines = metrics(agent)
     assert lines['colocation_cri_containers{kind="online"}'] == "50"
     assert lines["colocation_cri_policy_active"] == "1"
     assert int(lines["process_resident_memory_bytes"]) < 40 << 20

@@ -26,6 +26,7 @@ from colocation.cri_proxy.listener import Listener
 from colocation.cri_proxy.policy import PlacementPolicy, name_of
 from colocation.cri_proxy.relay import Relay
 from colocation.cri_proxy.runtime import Runtime, RuntimeFailed
+from colocation.cri_proxy.state import State
 from colocation.cri_proxy.topology import Machine, NoTopology
 from colocation.cri_proxy.trouble import Trouble
 from colocation.cri_proxy.truth import Round, Truth
@@ -45,6 +46,7 @@ class Metrics:
         self.wrong = registry.gauge("colocation_cri_wrong_cpusets", "Containers whose cpuset can't be mended.")
         self.rounds = registry.counter("colocation_cri_rounds_total", "Rounds against the runtime.", ("result",))
         self.active = registry.gauge("colocation_cri_policy_active", "1 while containers are placed.")
+        self.unsaved = registry.gauge("colocation_cri_state_unsaved", "1 while the state can't be saved.")
 
 
 class Stuck(SystemExit):
@@ -65,6 +67,8 @@ class CriProxyAgent:
         self._machine: Machine | None = None
         self._fingerprint = ("", "")
         self._truth: Truth | None = None
+        self._remembered = State()
+        self._resumed = False  # what is remembered is in the books' care
         self._problems: dict[str, str] = {}  # by what they are about
         self._last = Round()
         self._next_round = 0.0
@@ -78,6 +82,8 @@ class CriProxyAgent:
         self._config = config
         if self._relay is None:
             self._start(config)
+        if config.is_known and not self._resumed:
+            self._resume(config)
         try:
             self._look_at_machine(anew=True)
         except Exception as problem:  # the kubelet's way to its runtime stands above any of this
@@ -94,6 +100,7 @@ class CriProxyAgent:
     def tick(self, alive: Callable[[], None]) -> None:
         """A round where one is due, a quick look where places changed with others."""
         self._check_relay()
+        self._look_at_connections()
         self._look_at_machine(anew=False)
         now = time.monotonic()
         if self._config.placement.rebalance_seconds and now >= self._next_balance:
@@ -116,7 +123,7 @@ class CriProxyAgent:
         entries = self._policy.entries()
         machine = self._machine
         rows = sorted(
-            (name_of(entry.who), show(cpus), show(entry.mems) or None, entry.shape.name.lower(), entry.milli / 1000,
+            (name_of(entry.who), show(cpus), show(entry.mems) or None, picture.place_of(entry), entry.milli / 1000,
              picture.kind_of(entry))
             for _key, entry, cpus in entries
         )  # fmt: skip
@@ -143,24 +150,40 @@ class CriProxyAgent:
         if load is not None and not load.connections:
             yield "warning", "nobody is connected; a kubelet that runs reaches its runtime by another way"
         if self._last.running and not self._last.found and self._config.places:
-            yield "warning", f"no container's cgroup was found in {self._config.cgroup_dir}, so nothing is mended"
+            where = f"{self._started.cgroup_dir} (cgroup_dir)"
+            yield "warning", f"no container's cgroup was found in {where}, so nothing is mended"
         if self._config.ignored:
             yield "keys without a meaning here", ", ".join(self._config.ignored)
         for number, note in enumerate(self._machine.notes if self._machine is not None else (), 1):
             yield f"note {number}", note
 
     def _start(self, config: Config) -> None:
+        """The relay first: nothing else may keep the kubelet from its runtime."""
         self._started = config
         path = plain_path(config.runtime)
-        self._relay = Relay(Listener(plain_path(config.listen)), path, self._intercept, self._registry)
+        relay = Relay(Listener(plain_path(config.listen)), path, self._intercept, self._registry)
         self._intercept.policy = self._policy if config.places else None
-        hints, problem = state.load(config.state_dir)
-        if problem:
-            log.warning("no state", why=problem)
-        placed = {} if config.places else {key: record.name for key, record in hints.records.items()}
-        self._policy.free({**placed, **hints.freed})
-        self._truth = Truth(self._policy, Runtime(path), Cgroups(config.cgroup_dir), hints)
-        self._relay.start()
+        relay.start()
+        self._relay = relay
+        try:
+            self._remembered, problem = state.load(config.state_dir)
+            if problem:
+                log.warning("no state", why=problem)
+        except Exception:
+            log.exception("no state")
+        self._truth = Truth(self._policy, Runtime(path), Cgroups(config.cgroup_dir), self._remembered)
+
+    def _resume(self, config: Config) -> None:
+        """Go on where the last one ended, once there is a configuration: until then nothing is freed or forgotten."""
+        self._resumed = True
+        placed = {} if config.places else {key: record.name for key, record in self._remembered.records.items()}
+        self._policy.free({**placed, **self._remembered.freed})
+
+    def _look_at_connections(self) -> None:
+        """Tell of those that were made while nothing was placed; nobody looks into them as long as they last."""
+        plain = self._relay.load().plain if self._relay is not None and self._config.places else 0
+        text = f"Calls are only passed on over connections from when nothing was placed ({plain}): restart this service"
+        self._note("connections", text if plain else "")
 
     def _look_at_machine(self, anew: bool) -> None:
         """Read the topology again when CPUs came or went."""
@@ -208,7 +231,7 @@ class CriProxyAgent:
     def _save(self) -> None:
         variables = (variable_name(self._config.blocks.resource), BYTES_VARIABLE)
         content = state.encode(self._policy.records(), self._policy.to_free(), variables)
-        if content == self._saved:
+        if not self._resumed or (content == self._saved and state.is_saved(self._started.state_dir)):
             return
         try:
             state.save(self._started.state_dir, content)
@@ -234,12 +257,11 @@ class CriProxyAgent:
             self._metrics.events.set(getattr(counts, name), event=name)
         self._metrics.wrong.set(len(self._last.wrong))
         self._metrics.active.set(self._config.places and self._machine is not None)
+        self._metrics.unsaved.set("state" in self._problems)
 
 
 def _needs_restart(started: Config, config: Config) -> str:
     """What of a reloaded configuration does not come true by a reload."""
     fixed = ("listen", "runtime", "state_dir", "cgroup_dir", "status")
     changed = [name for name in fixed if getattr(started, name) != getattr(config, name)]
-    if config.places and not started.places:
-        changed.append("policy.Active")  # connections that were made as plain pipes stay so
     return f"A restart of this service is needed for: {', '.join(changed)}" if changed else ""

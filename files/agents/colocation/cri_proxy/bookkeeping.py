@@ -15,9 +15,11 @@ from dataclasses import dataclass, replace
 from colocation.cri_proxy import rebalance, wishes
 from colocation.cri_proxy.config import Config, reserved_cpus, system_cpus
 from colocation.cri_proxy.ledger import Entry, Ledger, Who, placed
-from colocation.cri_proxy.placement import Choice, Layout, Want, choose, memory_nodes, stay, stay_alone
+from colocation.cri_proxy.placement import Choice, Layout, Shape, Want, choose, memory_nodes, stay, stay_alone
 from colocation.cri_proxy.topology import Machine
 from colocation.cri_proxy.wishes import Said, Wish
+
+_NO_PLACE = Choice(Shape.MACHINE, (), 0)  # of a container that runs on the system's CPUs
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +45,14 @@ class Books:
     def judge(self, said: Said) -> Wish:
         return wishes.read(said, self.config)
 
-    def is_placed(self, wish: Wish) -> bool:
-        """Whether the container is ours to place: neither exempt nor on the system's CPUs."""
-        return wish.pinned and not (wish.on_reserved and self.system)
+    def is_on_system(self, wish: Wish) -> bool:
+        """Whether the container runs on the system's CPUs."""
+        return wish.pinned and wish.on_reserved and bool(self.system)
 
     def book(self, key: str, who: Who, said: Said, wish: Wish) -> Entry | None:
         """Give a container a place; None where there is no CPU to give."""
+        if self.is_on_system(wish):
+            return self._put(key, who, said, wish, _NO_PLACE)
         choice = self._choose(self._near(key, who, wish.want))
         return self._put(key, who, said, wish, choice) if choice is not None else None
 
@@ -71,13 +75,15 @@ class Books:
         before = self.ledger.get(key)
         if before is None:
             raise KeyError(key)
+        self._said[key] = said
+        if before.system:
+            return before
         want = self._near(key, before.who, self.judge(said).want)
         cpus = self.ledger.cpus(before)
         self.ledger.drop(key)
         choice = self._stay(want, cpus, before.ccxs) or self._choose(want)
         after = before if choice is None else placed(replace(before, milli=want.milli), choice)
         self.ledger.put(key, replace(after, mems=self._mems(said, after.ccxs)))
-        self._said[key] = said
         return before
 
     def put_back(self, key: str, before: Entry, said: Said) -> None:
@@ -92,13 +98,13 @@ class Books:
         """Book containers that run; the keys of those that are ours. Those that stay go first, then the largest."""
         judged = [(key, one, self.judge(one.said)) for key, one in found.items() if key not in self.ledger]
         ours = sorted(
-            ((key, one, wish) for key, one, wish in judged if self.is_placed(wish)),
+            ((key, one, wish) for key, one, wish in judged if wish.pinned),
             key=lambda item: (not item[2].want.alone, -item[2].want.milli, item[0]),
         )
         moving = []
         for key, one, wish in ours:
             choice = self._stay(wish.want, one.cpus, self._touched(one.cpus)) or self._hinted(one)
-            if choice is None:
+            if choice is None or self.is_on_system(wish):
                 moving.append((key, one, wish))
             else:
                 self._put(key, one.who, one.said, wish, choice)
@@ -120,11 +126,12 @@ class Books:
         return [key for key, _entry in done]
 
     def _put(self, key: str, who: Who, said: Said, wish: Wish, choice: Choice) -> Entry:
-        mems = self._mems(said, choice.ccxs)
-        want = wish.want
-        entry = Entry(
-            who, want.milli, choice.shape, choice.ccxs, choice.alone, want.batch, mems, self.memory(said, wish)
-        )
+        want, memory = wish.want, self.memory(said, wish)
+        entry = Entry(who, want.milli, choice.shape, choice.ccxs, choice.alone, want.batch, memory=memory)
+        if choice is _NO_PLACE:
+            entry = replace(entry, system=self.system)
+        else:
+            entry = replace(entry, mems=self._mems(said, choice.ccxs))
         self.ledger.put(key, entry)
         self._said[key] = said
         return entry
@@ -164,4 +171,6 @@ class Books:
     def _mems(self, said: Said, ccxs: tuple[int, ...]) -> int:
         if not self.config.policy.topology_aware.PinMemory:
             return 0
-        return memory_nodes(self.machine, self.ledger.layout.numa_ids(ccxs), max(0, said.resources.memory_limit))
+        held, _numas = wishes.blocks(said, self.config.blocks)
+        limit = max(0, said.resources.memory_limit, held)
+        return memory_nodes(self.machine, self.ledger.layout.numa_ids(ccxs), limit)

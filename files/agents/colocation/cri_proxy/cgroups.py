@@ -16,7 +16,8 @@ from pathlib import Path
 from colocation.cri_proxy import cpus as cpu_sets
 
 _CONTAINER = re.compile(r"(?:^|[-_])([0-9a-f]{64})(?:\.scope)?$")
-_FILES = ("cpuset.cpus.effective", "cpuset.effective_cpus", "cpuset.cpus")
+_CPUS = ("cpuset.cpus.effective", "cpuset.effective_cpus", "cpuset.cpus")
+_MEMS = ("cpuset.mems.effective", "cpuset.effective_mems", "cpuset.mems")
 MOST_DEPTH = 4  # folders between "kubepods" and a container
 ABOVE = ("", "cpuset")  # the hierarchy of version 2, the controller's of version 1
 
@@ -41,17 +42,24 @@ class Cgroups:
 
     def effective(self, cgroup: str) -> int | None:
         """The CPUs in force; None where it is gone. A cgroup without a cpuset of its own has that of its parent."""
+        return self._in_force(cgroup, _CPUS)
+
+    def memory_nodes(self, cgroup: str) -> int | None:
+        """The NUMA nodes in force for its memory; None where nothing tells them."""
+        return self._in_force(cgroup, _MEMS)
+
+    def _in_force(self, cgroup: str, files: tuple[str, ...]) -> int | None:
         place = Path(cgroup)
         if not place.is_dir():
             return None
         while True:
-            for name in _FILES:
+            for name in files:
                 try:
-                    cpus = cpu_sets.parse((place / name).read_text())
+                    found = cpu_sets.parse((place / name).read_text())
                 except (OSError, ValueError):
                     continue
-                if cpus:
-                    return cpus
+                if found:
+                    return found
             if str(place) == self.root or place == place.parent:
                 return None
             place = place.parent

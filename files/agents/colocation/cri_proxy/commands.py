@@ -13,8 +13,9 @@ from typing import Any
 
 from colocation.common import settings, status_client
 from colocation.cri_proxy import effect, picture, state, topology
+from colocation.cri_proxy.cgroups import Cgroups
 from colocation.cri_proxy.config import Config, plain_path
-from colocation.cri_proxy.cpus import show
+from colocation.cri_proxy.cpus import of, show
 
 
 def add(parser: argparse.ArgumentParser, commands: Any) -> None:
@@ -103,15 +104,18 @@ def reset_policy(asked: argparse.Namespace) -> int:
     names = {key: record.name for key, record in remembered.records.items()} | dict(remembered.freed)
     runtime = Runtime(plain_path(config.runtime))
     try:
-        online = show(topology.read(topology.Folder(Path(config.sysfs_root))).online)
-        running = {container.id for container in runtime.containers() if container.alive} if names else set()
+        machine = topology.read(topology.Folder(Path(config.sysfs_root)))
+        running = {container.id for container in runtime.containers() if container.alive}
     except (topology.NoTopology, RuntimeFailed) as trouble:
         print(f"Nothing was changed: {trouble}", file=sys.stderr)
         return 1
+    if not state.is_saved(config.state_dir) or problem:
+        return _without_record(Cgroups(config.cgroup_dir), running, machine.online)
+    online, nodes = show(machine.online), show(of(machine.memory_kib))
     failed = 0
     for key in sorted(running & set(names)):
         try:
-            runtime.set_cpus(key, online)
+            runtime.set_cpus(key, online, nodes)
             print(f"{names[key]}: all CPUs")
         except RuntimeFailed as trouble:
             if trouble.status != NOT_FOUND:
@@ -122,6 +126,18 @@ def reset_policy(asked: argparse.Namespace) -> int:
     state.remove(config.state_dir)
     print("All places are forgotten.")
     return 0
+
+
+def _without_record(cgroups: Cgroups, running: set[str], online: int) -> int:
+    """Who placed those that do not run everywhere is not known, so they are only counted."""
+    places = cgroups.containers()
+    found = {key: cgroups.effective(places[key]) for key in running & set(places)}
+    held = sum(cpus is not None and cpus != online for cpus in found.values())
+    if not held:
+        print("Nothing is placed.")
+        return 0
+    print(f"There is no record of what was placed; {held} containers run on less than all CPUs.", file=sys.stderr)
+    return 1
 
 
 def reset_config(asked: argparse.Namespace) -> int:

@@ -9,7 +9,9 @@ is in sections of its own, in small letters.
 
 from __future__ import annotations
 
+import contextlib
 import math
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -18,13 +20,15 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from colocation.common.command_line import Port
-from colocation.common.config import KEY, Between, ip_address
+from colocation.common.config import KEY, Between, ConfigError, ip_address, load
 from colocation.cri_proxy import cpus as cpu_sets
 from colocation.cri_proxy.topology import Machine
 
+_SALVAGED = ("listen", "runtime", "state_dir", "cgroup_dir", "status")
 FILE = "/etc/cri-resmgr/fallback.cfg"
 MOST_PATH = 107  # what the kernel takes as the path of a socket
 PREFIX = "cpuset:"
+UNKNOWN = "unknown"  # the policy of a file that can't be read; no file can say so
 _OTHERS = ("balloons", "podpools", "static", "static-plus", "static-pools", "dynamic-pools", "eda")
 
 
@@ -86,6 +90,16 @@ def socket_path(text: str) -> str | None:
 def plain_path(text: str) -> str:
     """The path of a socket that may be written as a URL."""
     return text.removeprefix("unix://")
+
+
+def same_socket(one: str, other: str) -> bool:
+    """Whether two paths name one socket. Links are not followed: where the proxy could not start, its own is one."""
+
+    def named(text: str) -> str:
+        path = "/" + os.path.normpath(plain_path(text)).lstrip("/")
+        return path.removeprefix("/var") if path.startswith("/var/run/") else path
+
+    return named(one) == named(other)
 
 
 def absolute(text: str) -> str | None:
@@ -193,13 +207,18 @@ class Config:
     status: StatusPage = field(default_factory=StatusPage)
 
     def complaints(self) -> Iterator[tuple[str, str]]:
-        if plain_path(self.listen) == plain_path(self.runtime):
+        if same_socket(self.listen, self.runtime):
             yield "listen", "is the runtime's own socket; the proxy would call itself"
 
     @property
     def places(self) -> bool:
         """Whether containers are placed at all, or calls are only passed on."""
-        return self.policy.Active != "none"
+        return self.policy.Active not in ("none", UNKNOWN)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether somebody said it; of what is in force instead of a bad file nothing follows for what runs."""
+        return self.policy.Active != UNKNOWN
 
     @property
     def level(self) -> str:
@@ -215,11 +234,11 @@ class Config:
         return (*inside, *(name for name in ("dump", "instrumentation") if getattr(self, name) is not None))
 
 
-PIPE = Config(policy=Policy(Active="none"))  # what is in force where there is nothing better: calls are passed on
+PIPE = Config(policy=Policy(Active=UNKNOWN))  # what is in force where there is nothing better: calls are passed on
 
 
 def reserved_cpus(config: Config, machine: Machine) -> int:
-    """The CPUs that no container is placed on. A count takes whole cores, those with the lowest numbers."""
+    """The CPUs that no container is placed on. A count is taken core by core, from the lowest number."""
     available = str(config.policy.AvailableResources.CPU)
     outside = machine.online & ~cpu_sets.parse(available.removeprefix(PREFIX)) if available else 0
     return outside | system_cpus(config, machine)
@@ -242,15 +261,27 @@ def variable_name(resource: str) -> str:
 
 
 def salvaged(file: str) -> Config:
-    """What to run with where the file is bad: calls are passed on, at the sockets that it names if that can be read."""
+    """What to run with where the file is bad: calls are passed on, at the places that it names if these can be read."""
     try:
-        lines = Path(file).read_bytes()[: 1 << 20].decode(errors="replace").splitlines()
+        lines = Path(file).read_bytes()[: 1 << 20].decode(errors="replace").splitlines(keepends=True)
     except OSError:
         return PIPE
     named: dict[str, Any] = {}
+    for section in _sections(lines):
+        key = section.partition(":")[0].strip("\"' ")
+        if key in _SALVAGED:
+            with contextlib.suppress(ConfigError):
+                named[key] = getattr(load(Config, section, file), key)
+    found = replace(PIPE, **named)
+    return PIPE if any(found.complaints()) else found
+
+
+def _sections(lines: list[str]) -> Iterator[str]:
+    """A text's keys, each with what is indented under it."""
+    section = ""
     for line in lines:
-        key, colon, value = line.partition(":")
-        path = value.strip().strip("\"'")
-        if colon and key in ("listen", "runtime") and socket_path(path) is None:
-            named[key] = path
-    return PIPE if named.get("listen", PIPE.listen) == named.get("runtime") else replace(PIPE, **named)
+        if section and not line[:1].isspace() and not line.startswith("#"):
+            yield section
+            section = ""
+        section += line
+    yield section

@@ -40,6 +40,7 @@ class Entry:
     batch: bool = False
     mems: int = 0  # NUMA nodes to take memory from; 0 for all
     memory: int = 0  # its limit in bytes, where blocks set it
+    system: int = 0  # the system's CPUs, where it runs on those; it has no place then, and books nothing
 
 
 class Ledger:
@@ -104,7 +105,7 @@ class Ledger:
 
     def cpus(self, entry: Entry) -> int:
         """The CPUs that an entry's container runs on, as things stand."""
-        return entry.alone or self.layout.cpus_of(entry.ccxs) & ~self.loads.held
+        return entry.system or entry.alone or self.layout.cpus_of(entry.ccxs) & ~self.loads.held
 
     def of_sandbox(self, sandbox: str) -> list[tuple[str, Entry]]:
         return [(key, self._entries[key]) for key in sorted(self._sandboxes.get(sandbox, ()))]

@@ -20,8 +20,8 @@ from colocation.cri_proxy.topology import Ccx, Machine, Numa, Socket
 
 CONTAINERS = "Containers"
 COLUMNS = ("container", "CPUs", "memory of NUMA", "place", "asked", "kind")
-KINDS = ("online", "batch", "exclusive")
-_COLORS = {"online": "32", "batch": "33", "exclusive": "35"}
+KINDS = ("online", "batch", "exclusive", "system")
+_COLORS = {"online": "32", "batch": "33", "exclusive": "35", "system": "36"}
 _BAR = 16
 
 
@@ -37,7 +37,12 @@ class Shown:
 
 def kind_of(entry: Entry) -> str:
     """What sort of container it is."""
-    return "exclusive" if entry.alone else "batch" if entry.batch else "online"
+    return "system" if entry.system else "exclusive" if entry.alone else "batch" if entry.batch else "online"
+
+
+def place_of(entry: Entry) -> str:
+    """The shape of its place."""
+    return "system" if entry.system else entry.shape.name.lower()
 
 
 def shown_in(status: Status) -> list[Shown]:
@@ -180,7 +185,7 @@ class _Drawing:
             f".sheet,.ccx{{{_paint('fill', 'card', '#ffffff')}}}.numa{{{_paint('fill', 'ground', '#f6f7f9')}}}"
             f".numa,.ccx{{{_paint('stroke', 'line', '#d5dae2')}}}.bar{{{_paint('fill', 'line', '#e1e5eb')}}}"
             f".load{{fill:#3b82c4}}.online{{{_paint('fill', 'good', '#12734a')}}}"
-            ".batch{fill:#b06a00}.exclusive{fill:#9a5bc4}"
+            ".batch{fill:#b06a00}.exclusive{fill:#9a5bc4}.system{fill:#3b82c4}"
         )
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}">'

@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 
 from colocation.common.journal import Log
 from colocation.cri_proxy import calls
+from colocation.cri_proxy import cpus as cpu_sets
 from colocation.cri_proxy.bookkeeping import Books, Found
 from colocation.cri_proxy.config import Config
-from colocation.cri_proxy.cpus import show
 from colocation.cri_proxy.ledger import Entry, Who
 from colocation.cri_proxy.topology import Machine
 from colocation.cri_proxy.wishes import Said, Wish
@@ -66,6 +66,7 @@ class PlacementPolicy:
         self._unheard: set[str] = set()  # bookings whose requests ended without an answer
         self._freed: dict[str, str] = {}  # containers that get all CPUs back, with their names
         self._online = 0
+        self._nodes = 0  # NUMA nodes that have memory
         self.counts = Counts()
         self.stale = threading.Event()  # cpusets of other containers changed with a place
 
@@ -88,10 +89,9 @@ class PlacementPolicy:
             if creation.resources.cpuset_cpus:
                 self.counts.pinned_by_kubelet += 1
                 return calls.Edit(memory_limit=memory)
-            if not books.is_placed(wish):
+            if not wish.pinned:
                 self.counts.exempt += 1
-                system = show(books.system) if wish.pinned and wish.on_reserved else None
-                return calls.Edit(cpuset_cpus=system, memory_limit=memory)
+                return calls.Edit(memory_limit=memory)
             entry = books.book(f"{PENDING}{creation.key}", who, said, wish)
             if entry is None:
                 self.counts.nowhere += 1
@@ -153,7 +153,8 @@ class PlacementPolicy:
         books = Books(config, machine) if machine is not None and config.places else None
         with self._lock:
             found = self._books.as_found() if self._books is not None else {}
-            self._online = machine.online if machine is not None else self._online
+            if machine is not None:
+                self._online, self._nodes = machine.online, cpu_sets.of(machine.memory_kib)
             self._books = books
             kept = set(books.adopt(found)) if books is not None else set()
             for key, one in found.items():
@@ -182,7 +183,8 @@ class PlacementPolicy:
     def targets(self) -> tuple[Target, ...]:
         """What the cpusets of containers ought to be."""
         with self._lock:
-            freed = tuple(Target(key, self._online, 0, name) for key, name in self._freed.items() if self._online)
+            online, nodes = self._online, self._nodes
+            freed = tuple(Target(key, online, nodes, name) for key, name in self._freed.items() if online)
             if self._books is None:
                 return freed
             ledger = self._books.ledger
@@ -218,14 +220,20 @@ class PlacementPolicy:
             return len(gone)
 
     def adopt(self, found: Mapping[str, Found]) -> list[str]:
-        """Book containers that run without being booked; those that are ours to place. One being made is let be."""
+        """Book containers that run without being booked; those that are ours to place. One being made is let be.
+
+        One that had a place by an old record, and is not to have one any more, gets all CPUs back.
+        """
         with self._lock:
             books = self._books
             if books is None:
                 return []
             making = {entry.who for key, entry in books.ledger.items() if key.startswith(PENDING)}
-            ours = books.adopt({key: one for key, one in found.items() if one.who not in making})
-            if ours:
+            known = {key: one for key, one in found.items() if one.who not in making}
+            ours = books.adopt(known)
+            exempt = {key: name_of(one.who) for key, one in known.items() if one.hint is not None and key not in ours}
+            self._freed = {key: name for key, name in {**self._freed, **exempt}.items() if key not in ours}
+            if ours or exempt:
                 self.stale.set()
             return ours
 
@@ -251,8 +259,8 @@ class PlacementPolicy:
     def _edit(self, books: Books, entry: Entry, memory: int | None) -> calls.Edit:
         if entry.alone:
             self.stale.set()  # those who ran there must leave
-        mems = show(entry.mems) if entry.mems else None
-        return calls.Edit(show(books.ledger.cpus(entry)), mems, memory)
+        mems = cpu_sets.show(entry.mems) if entry.mems else None
+        return calls.Edit(cpu_sets.show(books.ledger.cpus(entry)), mems, memory)
 
     def _complain(self, who: Who, wish: Wish) -> None:
         for mistake in wish.mistakes:

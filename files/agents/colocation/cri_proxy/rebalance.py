@@ -3,7 +3,7 @@
 """Which running containers should move, because others ended and left caches empty. Pure: a ledger in, moves out.
 
 A move costs a container its warm cache, so one is proposed only where it leaves a place that is fuller by at least a
-tenth of a CPU a CPU, and few in a round. Containers that hold CPUs alone stay.
+tenth of a CPU a CPU, and few in a round. Containers that hold CPUs alone, or run on the system's, stay.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ WORTH = 0.1  # how much emptier, in CPUs asked for a CPU, the new place must be
 def moves(ledger: Ledger, want: Callable[[str, Entry], Want], apart: bool, most: int) -> list[tuple[str, Entry]]:
     """Up to `most` moves, the heaviest containers first, each booked in the ledger."""
     done: list[tuple[str, Entry]] = []
-    shared = [(key, entry) for key, entry in ledger.items() if not entry.alone]
+    shared = [(key, entry) for key, entry in ledger.items() if not (entry.alone or entry.system)]
     for key, entry in sorted(shared, key=lambda item: -item[1].milli):
         if len(done) == most:
             break

@@ -29,6 +29,7 @@ from colocation.cri_proxy.tunnel import Tunnel
 BUFFER = 1 << 17
 TICK_SECONDS = 1.0
 END_TICK_SECONDS = 0.05
+GRACE_SECONDS = 10.0  # a container that was made and whose start is cut short may never be started by the kubelet
 GARBAGE = 20_000  # objects between two looks for cycles; only a connection's end makes any
 SWITCH_SECONDS = 0.0005  # with Python's 5 ms a call took 5.6 ms beside a thread that computes, with this 0.12
 log = Log("cri_proxy")
@@ -83,7 +84,7 @@ class Relay:
         gc.set_threshold(GARBAGE)
         self._thread.start()
 
-    def stop(self, grace: float = 3.0) -> None:
+    def stop(self, grace: float = GRACE_SECONDS) -> None:
         """Accept no more, let calls end that are under way, for so long, and end."""
         self._ask(lambda: self._begin_to_end(grace))
         self._thread.join(grace + 5)
@@ -112,7 +113,11 @@ class Relay:
             for number, mask in self._epoll.poll(self._timeout()):
                 self._handle(number, mask)
             if self._next_tick and time.monotonic() >= self._next_tick:
-                self._tick()
+                try:
+                    self._tick()
+                except Exception as problem:
+                    self._intercept.trouble.note("relay", problem)
+                    self._next_tick = time.monotonic() + TICK_SECONDS
         for pair in set(self._pairs.values()):
             self._close(pair)
         self._epoll.close()
@@ -126,20 +131,20 @@ class Relay:
 
     def _handle(self, number: int, mask: int) -> None:
         pair = self._pairs.get(number)
-        if pair is not None:
-            try:
+        try:
+            if pair is not None:
                 self._move(pair, pair.client if number == pair.client.number else pair.server, mask)
-            except OSError:
-                self._close(pair)  # one side has gone
-            except Exception as problem:
+            elif number == self._wake:
+                os.eventfd_read(self._wake)
+                while not self._asked.empty():
+                    self._asked.get()()
+            elif number == self._listener.socket.fileno():
+                self._accept()
+        except Exception as problem:
+            if pair is None or not isinstance(problem, OSError):  # else one side has gone
                 self._intercept.trouble.note("relay", problem)
+            if pair is not None:
                 self._close(pair)
-        elif number == self._wake:
-            os.eventfd_read(self._wake)
-            while not self._asked.empty():
-                self._asked.get()()
-        elif number == self._listener.socket.fileno():
-            self._accept()
 
     def _move(self, pair: Pair, side: Side, mask: int) -> None:
         if mask & select.EPOLLOUT:
@@ -179,30 +184,43 @@ class Relay:
             self._next_tick = self._next_tick or time.monotonic() + TICK_SECONDS
             return
         self._metrics.accepted.add()
-        server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
-        try:
-            server.connect(self.runtime)
-        except OSError as problem:
+        server = self._dial()
+        if server is None:
             client.close()
-            server.close()
+            return
+        client.setblocking(False)
+        intercept = self._intercept
+        tunnel = None if intercept.policy is None else Tunnel(intercept.interested, intercept.trouble.note)
+        pair = Pair(client, server, tunnel)
+        self._pairs[pair.client.number] = self._pairs[pair.server.number] = pair
+        self._metrics.open.add(1, kind=pair.kind)
+        try:
+            for side in (pair.client, pair.server):
+                self._epoll.register(side.number, side.mask)
+        except OSError:
+            self._close(pair)
+            raise
+
+    def _dial(self) -> socket.socket | None:
+        """A connection to the runtime, if it takes one."""
+        server = None
+        try:
+            server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+            server.connect(self.runtime)
+        except OSError as problem:  # nobody listens there, or there are no more files
+            if server is not None:
+                server.close()
             self._metrics.unreachable.add()
             if self._reachable:
                 log.warning(
                     "the runtime can't be reached; its callers are turned away", runtime=self.runtime, why=problem
                 )
             self._reachable = False
-            return
+            return None
         if not self._reachable:
             log.info("the runtime is back", runtime=self.runtime)
             self._reachable = True
-        client.setblocking(False)
-        intercept = self._intercept
-        tunnel = None if intercept.policy is None else Tunnel(intercept.interested, intercept.trouble.note)
-        pair = Pair(client, server, tunnel)
-        for side in (pair.client, pair.server):
-            self._pairs[side.number] = pair
-            self._epoll.register(side.number, side.mask)
-        self._metrics.open.add(1, kind=pair.kind)
+        return server
 
     def _close(self, pair: Pair) -> None:
         for side in (pair.client, pair.server):
@@ -220,11 +238,13 @@ class Relay:
                     self._listen_to(pair)
                 if self._end is not None and pair.idle:
                     self._close(pair)
-            except OSError:
+            except Exception as problem:
+                if not isinstance(problem, OSError):
+                    self._intercept.trouble.note("relay", problem)
                 self._close(pair)
         if not self._accepting and self._end is None:
-            self._accepting = True
             self._epoll.register(self._listener.socket, select.EPOLLIN)
+            self._accepting = True
         held = any(pair.tunnel is not None and pair.tunnel.held for pair in pairs)
         wait = TICK_SECONDS if self._end is None else END_TICK_SECONDS
         self._next_tick = time.monotonic() + wait if held or self._end is not None else 0.0

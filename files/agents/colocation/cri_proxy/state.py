@@ -68,7 +68,7 @@ def decode(text: str) -> State:
             raise ValueError(f"it has the version {document['version']!r}, not {VERSION}")
         records = {str(key): _record(one) for key, one in document["containers"].items()}
         return State(records, {str(key): str(name) for key, name in document["freed"].items()})
-    except (KeyError, TypeError, AttributeError, RecursionError) as problem:
+    except (KeyError, TypeError, AttributeError, ArithmeticError, RecursionError) as problem:
         raise ValueError(f"it is no state of ours: {problem!r}") from None
 
 
@@ -97,6 +97,11 @@ def save(folder: str, content: str) -> None:
         raise
 
 
+def is_saved(folder: str) -> bool:
+    """Whether the file is still there."""
+    return Path(folder, NAME).exists()
+
+
 def remove(folder: str) -> bool:
     """Forget; whether there was anything."""
     try:
@@ -111,10 +116,16 @@ def _record(one: dict[str, Any]) -> Record:
     choice = Choice(Shape[one["shape"]], ccxs, 0, _number(one["alone"]))
     given = one["resources"]
     period, quota, shares, memory = (
-        int(given[name]) for name in ("cpu_period", "cpu_quota", "cpu_shares", "memory_limit")
+        _amount(given[name]) for name in ("cpu_period", "cpu_quota", "cpu_shares", "memory_limit")
     )
     environment = {str(name): str(value) for name, value in one["environment"].items()}
     return Record(str(one["name"]), choice, Resources(period, quota, shares, memory), environment)
+
+
+def _amount(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not -(1 << 63) <= value < 1 << 63:
+        raise TypeError(f"{value!r} is no amount of the CRI")
+    return value
 
 
 def _number(value: Any) -> int:

@@ -140,14 +140,18 @@ class Truth:
             effective = self._cgroups.effective(cgroup) if cgroup else None
             if effective is None:
                 continue  # it has not begun, or has ended
-            if effective == target.cpus:
+            nodes = self._cgroups.memory_nodes(cgroup) if cgroup and target.mems else None
+            right_memory = nodes is None or nodes == target.mems
+            if effective == target.cpus and right_memory:
                 self._patience.pop(target.key, None)
                 right.append(target.key)
             elif self._may_try(target.key):
                 alive()
                 mended += self._set(target, effective)
-            else:
+            elif right_memory:
                 wrong.append(f"{target.name} runs on CPUs {show(effective)}, not {show(target.cpus)}")
+            else:
+                wrong.append(f"{target.name} has memory of NUMA {show(nodes or 0)}, not {show(target.mems)}")
         self._policy.freed(right)
         return mended, tuple(wrong)
 

@@ -3,9 +3,9 @@
 """A client and a server of the h2 library with a tunnel between them, in memory, and a seed that decides what happens.
 
 Both do whatever HTTP/2 allows, in any order: bytes arrive in pieces of any size, streams interleave, windows starve,
-settings change, one side resets or answers early. Both check each other as h2 does: a frame that is not allowed, or one
-byte more than a window, is an exception. At the end all that is open is brought to its end; if that does not come, the
-tunnel starves somebody.
+settings change, one side resets or answers early, the server takes no more calls. Both check each other as h2 does: a
+frame that is not allowed, or one byte more than a window, is an exception. At the end all that is open is brought to
+its end; if that does not come, the tunnel starves somebody.
 """
 
 from __future__ import annotations
@@ -18,11 +18,14 @@ import h2.config
 import h2.connection
 import h2.events
 from h2.settings import SettingCodes
+from hyperframe.frame import Frame, GoAwayFrame
 
+from colocation.cri_proxy.frames import GOAWAY, frame
 from colocation.cri_proxy.hpack import Headers
 from colocation.cri_proxy.tunnel import Tunnel
 
 Body = Callable[[bytes], bytes]
+MOST_STREAM = (1 << 31) - 1
 MOST_STREAMS = 100  # at a time, as h2 has it before the server says more
 EDITS: dict[str, Body] = {
     "same": lambda body: body,
@@ -99,6 +102,16 @@ class Rules:
     early: bool = True
     trailers: bool = True
     long_headers: bool = True
+    goes_away: bool = False
+
+
+class Client(h2.connection.H2Connection):
+    """For h2 a GOAWAY ends all; a gRPC client lets the calls end that the server took."""
+
+    def _receive_goaway_frame(self, frame: GoAwayFrame) -> tuple[list[Frame], list[h2.events.Event]]:
+        event = h2.events.ConnectionTerminated()
+        event.last_stream_id = frame.last_stream_id
+        return [], [event]
 
 
 class World:
@@ -107,13 +120,15 @@ class World:
     def __init__(self, seed: int, rules: Rules) -> None:
         self.random = random.Random(seed)
         self.rules = rules
-        self.client = h2.connection.H2Connection(h2.config.H2Configuration(client_side=True, header_encoding=None))
+        self.client = Client(h2.config.H2Configuration(client_side=True, header_encoding=None))
         self.server = h2.connection.H2Connection(h2.config.H2Configuration(client_side=False, header_encoding=None))
         self.troubles: list[tuple[str, Exception]] = []
         self.tunnel = Tunnel(self.interested, lambda part, problem: self.troubles.append((part, problem)))
         self.watchers: dict[int, Watcher] = {}
         self.calls: dict[int, Call] = {}
         self.wires = {name: bytearray() for name in ("client", "up", "server", "down")}
+        self.last_taken = MOST_STREAM  # by the server
+        self.last_allowed = MOST_STREAM  # as far as the client knows
         self.unsettled = {self.client: 1, self.server: 1}  # SETTINGS that the other side did not acknowledge yet
         for side, window in ((self.server, rules.window), (self.client, 65_535)):
             side.max_inbound_frame_size = self.random.choice((16_384, 20_000, 1 << 20))
@@ -141,6 +156,8 @@ class World:
             wild.append(self.reset)
         if self.rules.settings:
             wild.append(self.change_settings)
+        if self.rules.goes_away:
+            wild.append(self.go_away)
         while self.turn():
             pass  # h2 does not expect anything from before its first SETTINGS were taken, where they are not the usual
         for _step in range(self.rules.steps):
@@ -150,7 +167,11 @@ class World:
     # What may happen
 
     def begin_call(self) -> None:
-        if len(self.calls) >= self.rules.calls or self.client.open_outbound_streams >= MOST_STREAMS:
+        if (
+            self.last_allowed < MOST_STREAM
+            or len(self.calls) >= self.rules.calls
+            or self.client.open_outbound_streams >= MOST_STREAMS
+        ):
             return
         draw = self.random.random
         number = self.client.get_next_available_stream_id()
@@ -218,7 +239,7 @@ class World:
 
     def is_asked(self, call: Call) -> bool:
         known = call.seen_end or (self.rules.early and self.random.random() < 0.02)
-        return known and call.number in self.server.streams
+        return known and call.number in self.server.streams and call.number <= self.last_taken
 
     def answer_some(self, call: Call, most: int) -> bool:
         number = call.number
@@ -246,6 +267,16 @@ class World:
             call = self.random.choice(chosen)
             by.reset_stream(call.number, 8)
             call.reset = True
+
+    def go_away(self) -> None:
+        """The server takes no more calls than it has seen; maybe it warns first, as gRPC servers do."""
+        if self.last_taken < MOST_STREAM or self.random.random() < 0.9:
+            return
+        self.wires["server"] += self.server.data_to_send()
+        if self.random.random() < 0.5:
+            self.wires["server"] += frame(GOAWAY, 0, 0, MOST_STREAM.to_bytes(4, "big") + bytes(4))
+        self.last_taken = self.server.highest_inbound_stream_id
+        self.wires["server"] += frame(GOAWAY, 0, 0, self.last_taken.to_bytes(4, "big") + bytes(4))
 
     def change_settings(self) -> None:
         who = self.random.choice((self.client, self.server))
@@ -315,6 +346,10 @@ class World:
     def client_receives(self, data: bytes) -> None:
         for event in self.client.receive_data(data):
             self.unsettled[self.client] -= isinstance(event, h2.events.SettingsAcknowledged)
+            if isinstance(event, h2.events.ConnectionTerminated):
+                self.last_allowed = event.last_stream_id or 0
+                for refused in (one for one in self.calls.values() if one.number > self.last_allowed):
+                    refused.reset = True
             call = self.calls.get(getattr(event, "stream_id", None) or 0)
             if call is None:
                 continue
@@ -332,6 +367,9 @@ class World:
         """Nobody holds back any more."""
         while self.turn():
             pass
+        for _look in range(2 * self.rules.goes_away):  # a refused call that began late
+            self.tunnel.tick()
+            self.take_out()
         for side in (self.client, self.server):
             side.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: 65_535})
         while self.turn():
@@ -351,6 +389,6 @@ class World:
                 happened = True
             if not call.reset and not call.request_ended and not call.got_end:
                 happened |= self.send(call, 1 << 20, False)
-            if not call.reset and call.seen_end and not call.answer_ended:
+            if not call.reset and call.seen_end and not call.answer_ended and call.number <= self.last_taken:
                 happened |= self.answer_some(call, 1 << 20)
         return happened

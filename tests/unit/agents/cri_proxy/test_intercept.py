@@ -287,7 +287,7 @@ def test_a_policy_that_can_not_hear_what_happened_stops_nothing(
     assert len(caplog.records) == 1
 
 
-@pytest.mark.parametrize("part", ["judge", "is_placed", "book", "memory"])
+@pytest.mark.parametrize("part", ["judge", "is_on_system", "book", "memory"])
 def test_any_fault_of_the_real_policy_leaves_the_request_and_harms_no_later_one(
     part: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -21,8 +22,8 @@ from colocation.common.config import load
 from colocation.cri_proxy import calls
 from colocation.cri_proxy.bookkeeping import Books, Found
 from colocation.cri_proxy.calls import Edit, Resources
-from colocation.cri_proxy.config import Config
-from colocation.cri_proxy.cpus import parse
+from colocation.cri_proxy.config import PIPE, Config
+from colocation.cri_proxy.cpus import of, parse, show
 from colocation.cri_proxy.placement import Choice
 from colocation.cri_proxy.policy import PENDING, PlacementPolicy
 
@@ -181,6 +182,67 @@ def test_reserved_namespaces_run_on_the_systems_cpus() -> None:
     made = policy(text)
     assert run(made, 1, where=pod(1, namespace="kube-system")) == Edit("0-1")
     assert run(made, 2).cpuset_cpus == "4-7,36-39"  # the CCX that lost two CPUs is fuller by its size
+
+
+def test_those_on_the_systems_cpus_are_kept_there() -> None:
+    text = '{policy: {ReservedResources: {CPU: "cpuset:0-1"}, topology-aware: {ReservedPoolNamespaces: [kube-system]}}}'
+    made = policy(text)
+    system = pod(1, namespace="kube-system")
+    run(made, 1, where=system)
+    run(made, 2)
+    free = made._books.ledger.loads if made._books is not None else None
+    assert cpus_of(made)["c1"] == parse("0-1") and free is not None and sum(free.shared) == 1  # it books no place
+    assert {target.key: target.cpus for target in made.targets()}["c1"] == parse("0-1")
+    assert {key for key, _entry, _said in made.records()} == {"c1", "c2"}
+    made.stale.clear()
+    assert made.rebalance() == []
+    assert made.resize(calls.Resize(10, "c1", resources(12))) == Edit("0-1")
+    anywhere = {key: replace(one, cpus=machine("hygon-c86").online) for key, one in found(made).items() if key == "c1"}
+    anew = policy(text)
+    assert anew.adopt(anywhere) == ["c1"] and cpus_of(anew) == {"c1": parse("0-1")}
+    made.configure(load(Config, "", "f"), machine("hygon-c86"))  # its namespace is only exempt now
+    assert made.to_free() == {"c1": "kube-system/pod1/main"} and "c1" not in cpus_of(made)
+    anew.observe(calls.ContainerStopped("c1"))
+    assert anew.targets() == ()
+
+
+def test_who_had_a_place_by_the_record_and_is_exempt_now_gets_all_cpus_back() -> None:
+    made = policy()
+    run(made, 1)
+    run(made, 2)
+    running = found(made, hints=True)
+    strangers = found(made)
+    text = "placement: {exempt_namespaces: [default]}"
+    assert policy(text).adopt(strangers) == []
+    anew = policy(text)
+    assert anew.adopt(running) == [] and set(anew.to_free()) == {"c1", "c2"} and anew.stale.is_set()
+    assert not PlacementPolicy().adopt(running)
+    unknown = PlacementPolicy()
+    unknown.configure(PIPE, machine("hygon-c86"))
+    assert unknown.adopt(running) == [] and unknown.to_free() == {}
+
+
+def test_who_is_adopted_is_not_freed_any_more() -> None:
+    made = policy()
+    run(made, 1)
+    anew = policy()
+    anew.free({"c1": "default/pod1/main"})
+    assert anew.adopt(found(made)) == ["c1"] and anew.to_free() == {}
+
+
+def test_blocks_of_memory_count_for_its_nodes() -> None:
+    text = "{policy: {topology-aware: {PinMemory: true}}, blocks: {mib: 65536}}"
+    made = policy(text)
+    assert run(made, 1, 1, environment=BLOCKS).cpuset_mems == "0-1"  # 128 GiB on nodes of 64
+    assert {target.key: show(target.mems) for target in made.targets()} == {"c1": "0-1"}
+
+
+def test_who_is_freed_has_the_memory_of_all_nodes_too() -> None:
+    made = policy("{policy: {topology-aware: {PinMemory: true}}}")
+    assert run(made, 1).cpuset_mems == "0"
+    made.configure(load(Config, "policy: {Active: none}", "f"), machine("hygon-c86"))
+    (target,) = made.targets()
+    assert target.mems == of(machine("hygon-c86").memory_kib) and target.mems.bit_count() == 4
 
 
 def test_memory_follows_where_that_is_wanted() -> None:

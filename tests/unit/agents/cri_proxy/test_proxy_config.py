@@ -58,6 +58,8 @@ def test_an_empty_file_places_with_the_defaults() -> None:
         ("listen: cri.sock", "does not begin with /"),
         (f"listen: /{'x' * 107}", "is longer than 107 bytes"),
         ("runtime: unix:///var/run/cri-resmgr/cri-resmgr.sock", "the proxy would call itself"),
+        ("listen: /var/run/containerd/containerd.sock", "the proxy would call itself"),
+        ("listen: unix:///run//containerd/./containerd.sock", "the proxy would call itself"),
         ("blocks: {mib: 0}", "must be between 1"),
     ],
 )
@@ -101,6 +103,24 @@ def test_a_broken_file_still_says_where_the_sockets_are(tmp_path: Path) -> None:
     file.write_bytes(b'listen: "/run/own.sock"\nruntime: unix:///run/crio/crio.sock\npolicy: [\xff\x00\n listen: /no\n')
     found = salvaged(str(file))
     assert (found.listen, found.runtime, found.places) == ("/run/own.sock", "unix:///run/crio/crio.sock", False)
+
+
+def test_what_can_be_read_of_a_broken_file_is_read_as_yaml(tmp_path: Path) -> None:
+    file = tmp_path / "fallback.cfg"
+    file.write_text(
+        "# by hand\nlisten: /run/own.sock   # ours\nruntime: '/run/c#d.sock' # containerd\nplacement: {ccx: l4}\n"
+        "status:\n# elsewhere\n  address: 127.0.0.2\n  port: 9999 # free\nstate_dir: /srv/state\n"
+    )
+    found = salvaged(str(file))
+    assert (found.listen, found.runtime, found.state_dir) == ("/run/own.sock", "/run/c#d.sock", "/srv/state")
+    assert (found.status.address, found.status.port) == ("127.0.0.2", 9999)
+    assert not found.places and not found.is_known
+
+
+def test_what_is_known_to_be_off_is_not_what_is_not_known() -> None:
+    assert load(Config, "policy: {Active: none}", "f").is_known and not PIPE.is_known
+    with pytest.raises(ConfigError):
+        load(Config, f"policy: {{Active: {PIPE.policy.Active}}}", "f")
 
 
 @pytest.mark.parametrize("content", [b"", b"listen: relative", b"runtime: " + PIPE.listen.encode(), b"\x00" * 100])

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import random
 import resource
@@ -13,11 +14,13 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 
 from ansible_collections.colocation.kubernetes.tests.unit.agents.cri_proxy.cri_requests import PolicyDouble
 from ansible_collections.colocation.kubernetes.tests.unit.agents.cri_proxy.relay_site import (
+    LIMIT,
     Site,
     dialled,
     listening,
@@ -25,6 +28,7 @@ from ansible_collections.colocation.kubernetes.tests.unit.agents.cri_proxy.relay
     site,
     until,
 )
+from colocation.cri_proxy import relay
 from colocation.cri_proxy.frames import DATA, GOAWAY, HEAD, PREFACE, SETTINGS, frame
 
 START = PREFACE + frame(SETTINGS, 0, 0)
@@ -223,6 +227,56 @@ def test_it_lives_on_when_there_are_no_more_files(any_site: Site) -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         until("it accepts again", lambda: any_site.relay.load().connections == 2)
         waiting.close()
+
+
+def test_it_lives_on_when_the_last_file_went_to_the_caller(any_site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_more(*_how: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with listening(any_site.runtime):
+        caller = socket.socket(socket.AF_UNIX)
+        caller.settimeout(LIMIT)
+        with caller, monkeypatch.context() as patched:
+            patched.setattr(relay, "socket", SimpleNamespace(**{**vars(socket), "socket": no_more}))
+            caller.connect(any_site.path)
+            assert caller.recv(1) == b""
+        assert any_site.relay.responds(5)
+        with dialled(any_site.path):
+            until("it is there", lambda: any_site.relay.load().connections == 1)
+
+
+@pytest.mark.parametrize("part", ["_accept", "_tick", "_begin_to_end"])
+def test_no_error_of_its_own_ends_it(placed: Site, part: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_whatever: object) -> None:
+        raise ValueError("broken")
+
+    with monkeypatch.context() as patched, connected(placed) as (client, server):
+        patched.setattr(placed.relay, part, fails)
+        if part == "_accept":
+            dialled(placed.path).close()
+        elif part == "_tick":
+            client.sendall(CREATE)  # is held, so the time is looked at
+        else:
+            placed.relay._ask(lambda: placed.relay._begin_to_end(1))
+        until("it is noted", lambda: not placed.metric('colocation_cri_fail_open_total{part="relay"} 0'))
+        assert placed.relay.responds(5)
+        ping = frame(6, 0, 0, bytes(8))
+        client.sendall(ping)
+        received(server, len(CREATE) if part == "_tick" else 0)
+        assert received(server, len(ping)) == ping
+
+
+def test_a_connection_that_can_not_be_watched_is_closed(placed: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    def too_many(number: int, mask: int) -> None:
+        raise OSError(errno.ENOSPC, "no more watches")
+
+    with listening(placed.runtime), monkeypatch.context() as patched:
+        epoll = placed.relay._epoll
+        patched.setattr(placed.relay, "_epoll", SimpleNamespace(poll=epoll.poll, register=too_many))
+        with dialled(placed.path) as client:
+            assert client.recv(1) == b""
+        assert placed.relay.load().connections == 0
+        assert placed.metric('colocation_cri_connections{kind="placed"} 0')
 
 
 def test_it_sleeps_when_nothing_happens(placed: Site) -> None:

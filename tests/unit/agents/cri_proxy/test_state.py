@@ -5,7 +5,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -57,6 +60,7 @@ def test_no_file_is_no_state_and_no_problem(tmp_path: Path) -> None:
         CONTENT.replace("[2, 3]", '["2"]'),
         CONTENT.replace("[2, 3]", "[-1]"),
         CONTENT.replace('"cpu_shares": 1536', '"cpu_shares": "many"'),
+        CONTENT.replace('"cpu_shares": 1536', '"cpu_shares": 1e999'),
         "[" * 100_000,
     ],
 )
@@ -73,6 +77,40 @@ def test_any_damage_is_survived(at: int, damage: bytes) -> None:
         decode(content)
     except ValueError:
         pass
+
+
+TREE = json.loads(CONTENT)
+VALUES = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.sampled_from([1e999, -1e999, 1e999 * 0, 1 << 70, -(1 << 70)]),
+    st.text(max_size=3),
+    st.just([]),
+    st.just({}),
+)
+
+
+def leaves(tree: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The paths to all values of a document, inner ones too."""
+    yield path
+    for key in tree if isinstance(tree, dict) else range(len(tree)) if isinstance(tree, list) else ():
+        yield from leaves(tree[key], (*path, key))
+
+
+@given(st.sampled_from([path for path in leaves(TREE) if path]), VALUES)
+def test_any_value_in_any_place_is_taken_or_refused(path: tuple[Any, ...], value: object) -> None:
+    document = json.loads(CONTENT)
+    inner = document
+    for key in path[:-1]:
+        inner = inner[key]
+    inner[path[-1]] = value
+    try:
+        found = decode(json.dumps(document))
+    except ValueError:
+        return
+    for record in found.records.values():
+        assert all(-(1 << 63) <= amount < 1 << 63 for amount in asdict(record.resources).values() if amount != "")
 
 
 def test_a_disk_that_is_full_leaves_the_old_file(tmp_path: Path) -> None:
@@ -114,6 +152,17 @@ def test_a_cgroup_without_a_cpuset_has_its_parents(tmp_path: Path) -> None:
     (tmp_path / "kubepods/cpuset.cpus.effective").write_text("\n")  # empty says nothing
     assert show(cgroups.effective(str(folder)) or 0) == "0-7"
     assert cgroups.effective(str(folder / "gone")) is None
+
+
+def test_memory_nodes_in_force_are_read_in_the_same_way(tmp_path: Path) -> None:
+    folder = tmp_path / "kubepods/podx" / ID
+    folder.mkdir(parents=True)
+    cgroups = Cgroups(str(tmp_path))
+    assert cgroups.memory_nodes(str(folder)) is None
+    (tmp_path / "kubepods/cpuset.mems.effective").write_text("0-1\n")
+    assert cgroups.memory_nodes(str(folder)) == 0b11
+    (folder / "cpuset.effective_mems").write_text("1\n")
+    assert cgroups.memory_nodes(str(folder)) == 0b10
 
 
 def test_no_cgroups_are_no_containers(tmp_path: Path) -> None:

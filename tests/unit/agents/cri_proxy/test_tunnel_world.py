@@ -71,6 +71,24 @@ def test_anything_that_http2_allows(seed: int) -> None:
 
 
 @lives
+@given(seeds)
+def test_a_server_that_takes_no_more_calls_ends_those_that_it_took(seed: int) -> None:
+    world = World(seed, Rules(goes_away=True))
+    refused, refuse = set[int](), world.tunnel.refused_above
+
+    def refused_above(number: int) -> None:
+        refused.update(open_one for open_one in world.tunnel.streams if open_one > number)
+        refuse(number)
+
+    world.tunnel.refused_above = refused_above  # type: ignore[method-assign]
+    world.run()
+    world.tunnel.closed()
+    check(world)
+    watchers = [world.watchers[number] for number in refused & world.watchers.keys()]
+    assert all(watcher.endings == [("lost", True)] for watcher in watchers)
+
+
+@lives
 @given(seeds, st.integers(0, 3_000))
 @example(313, 289)  # a body comes while its lane waits behind another request's trailers
 def test_held_requests_larger_than_every_window(seed: int, window: int) -> None:
