@@ -77,6 +77,15 @@ class GpuSite:
 
     def start(self, **settings: Any) -> AgentProcess:
         (self.place / "notify").unlink(missing_ok=True)
+        agent = self._start(self._config(settings))
+        until("it is up", lambda: agent.notified("READY=1"))
+        return agent
+
+    def reload(self, agent: AgentProcess, **settings: Any) -> None:
+        agent.configure(f"kubelet_dir: {self.place}/k\n{self._config(settings)}")
+        agent.reload()
+
+    def _config(self, settings: dict[str, Any]) -> str:
         gpu = {"unit_mib": UNIT, "poll_seconds": 0.2, "double_file": f"{self.place}/gpus.yaml"} | settings
         config = {
             "pod_resources_socket": str(self.place / "pods.sock"),
@@ -86,9 +95,7 @@ class GpuSite:
             "kubernetes": {"kubeconfig": str(self.place / "system.json"), "node": self.node},
             "gpu": {RESOURCE: gpu},
         }
-        agent = self._start("".join(f"{key}: {json.dumps(value)}\n" for key, value in config.items()))
-        until("it is up", lambda: agent.notified("READY=1"))
-        return agent
+        return "".join(f"{key}: {json.dumps(value)}\n" for key, value in config.items())
 
     def until_offered(self) -> None:
         until("all units are on offer", lambda: self.pods.offered() == 4 * UNITS)

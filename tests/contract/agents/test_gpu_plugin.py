@@ -25,6 +25,7 @@ from ansible_collections.colocation.kubernetes.tests.contract.agents.gpu_node_do
 )
 from ansible_collections.colocation.kubernetes.tests.contract.agents.gpu_site import UNIT, UNITS, UUIDS, GpuSite
 from ansible_collections.colocation.kubernetes.tests.contract.agents.kubelet_double import KubeletDouble
+from ansible_collections.colocation.kubernetes.tests.contract.agents.pod_resources_double import Given
 from ansible_collections.colocation.kubernetes.tests.contract.agents.upper_scheduler_double import (
     ASSIGNED,
     UUID,
@@ -107,12 +108,27 @@ def refused_rightly(site: GpuSite) -> None:
         assert "units of one GPU are wanted, and none has more than" in said
 
 
+def until_all_holders_are_known(site: GpuSite, agent: AgentProcess) -> None:
+    """By pod, container, GPU and amount."""
+
+    def row(one: Given) -> tuple[str, ...]:
+        amount = f"{len(one.ids) * UNIT / 1024:.2f} GiB"
+        return f"{one.namespace}/{one.pod}", one.container, *gpus_of(one.ids, UUIDS), amount
+
+    def known() -> set[tuple[object, ...]]:
+        tables = agent.status().tables
+        return {row[1:] for row in tables[2].rows} if len(tables) > 2 else set()
+
+    until("it knows all holders", lambda: known() == set(map(row, site.pods.resources.given)))
+
+
 def shake(site: GpuSite, kubelet: KubeletDouble | DeviceManager, agent: AgentProcess, number: int) -> AgentProcess:
     """Restart something."""
     if number % 3 == 1:
         agent.process.kill()
         agent.process.wait()
         agent = site.start()
+        until_all_holders_are_known(site, agent)
     elif number % 3 == 2:
         kubelet.stop()
         kubelet.start()
@@ -163,7 +179,7 @@ def rounds(site: GpuSite, kubelet: KubeletDouble | DeviceManager, upper: bool) -
     assert served >= ROUNDS * PODS * 2 // 3
     assert refused <= served / 20
     assert not upper or scheduler.died
-    until("it knows all holders", lambda: len(agent.status().tables[2].rows) == len(site.pods.resources.given))
+    until_all_holders_are_known(site, agent)
     assert "traceback" not in agent.log().lower()
 
 
@@ -245,6 +261,27 @@ def test_the_wrong_unit_is_refused(site: GpuSite, kubelet: KubeletDouble) -> Non
     agent = site.start(unit_mib=1)
     until("it says so", lambda: any("set unit_mib to 32 or more, on all nodes" in p for p in agent.status().problems))
     assert not kubelet.plugins
+
+
+def test_a_unit_that_does_not_fit_is_not_taken_by_a_reload(site: GpuSite, kubelet: KubeletDouble) -> None:
+    agent = site.start()
+    site.until_offered()
+    (plugin,) = kubelet.watched(RESOURCE)
+    site.reload(agent, unit_mib=1)
+    until("it says so", lambda: any("set unit_mib to 32 or more" in said for said in agent.status().problems))
+    site.make(64)
+    site.pods.sync(random.Random(1))
+    (before,) = site.pods.served.values()
+    assert before.environment["c0"][f"{USED}CONTAINER"] == "2048"
+    assert len(plugin.lists) == 1
+    site.reload(agent, unit_mib=64)
+    until("there is a new list", lambda: site.pods.offered() == 4 * UNITS // 2)
+    name = site.make(64)
+    site.pods.sync(random.Random(1))
+    assert not site.pods.refused
+    (after,) = (served for served in site.pods.served.values() if served.name == name)
+    assert after.environment["c0"][f"{USED}CONTAINER"] == "4096"
+    assert len(kubelet.plugins) == 1
 
 
 def test_an_api_server_that_is_away_while_a_pod_is_served(site: GpuSite, kubelet: KubeletDouble) -> None:

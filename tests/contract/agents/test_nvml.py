@@ -77,12 +77,37 @@ def test_what_there_is(nvml: Nvml, library: NvmlLibraryDouble) -> None:
 def test_a_gpu_that_is_lost_and_comes_again(nvml: Nvml, library: NvmlLibraryDouble) -> None:
     whole = nvml.poll()
     library.gpus[0].lost = True
-    lost, other = nvml.poll()
+    other, lost = nvml.poll()
     assert (lost.uuid, lost.memory_mib) == (U0, 81559)
     assert lost.ill == "the driver says: GPU is lost"
     assert not other.ill
     library.gpus[0].lost = False
     assert nvml.poll() == whole
+
+
+def test_gpus_are_known_by_their_uuids_whatever_their_numbers(nvml: Nvml, library: NvmlLibraryDouble) -> None:
+    """A driver that comes again without its first GPU numbers the others anew."""
+    watcher = GpuWatcher(nvml, "skip", 5.0, 60.0)
+
+    def illness() -> dict[str, str]:
+        assert watcher.look is not None
+        return {gpu.uuid: gpu.ill for gpu in watcher.look.gpus}
+
+    watcher.poll(1.0)
+    assert illness() == {U0: "", U1: ""}
+    library.away = True
+    watcher.poll(2.0)
+    assert all("does not say how many GPUs there are" in ill for ill in illness().values())
+    watcher.poll(3.0)
+    assert all("there is no NVIDIA driver" in ill for ill in illness().values())
+    library.away = False
+    lost = library.gpus.pop(0)
+    watcher.poll(4.0)
+    assert illness() == {U0: "it is gone", U1: ""}
+    library.gpus.append(lost)
+    watcher.poll(5.0)
+    assert illness() == {U0: "", U1: ""}
+    assert watcher.look is not None and not watcher.look.left_out
 
 
 def test_memory_that_could_not_be_replaced(nvml: Nvml, library: NvmlLibraryDouble) -> None:

@@ -110,11 +110,29 @@ def test_one_unit_for_a_mixed_cluster(cluster: Cluster) -> None:
     assert found == {"small": "True in 32", "large": "True in 32", "none": "False", "asleep": "False"}
 
 
+def test_one_host_that_gives_several_gpus_counts_for_all(cluster: Cluster) -> None:
+    cluster.host("one", file=[81920] * 2)
+    cluster.host("several", file=[16384] * 8, allow_multi_gpu=True)
+    cluster.host("more", file=[81920] * 8)
+    status, said = cluster.run()
+    assert status == 0, said
+    assert re.findall(r"(\w+) offers (True in \d+|False)", said) == [
+        (name, "True in 256") for name in ("one", "several", "more")
+    ]
+
+
 def test_a_driver_that_is_broken_is_not_taken_for_none(cluster: Cluster) -> None:
     cluster.host("broken", smi='echo "Failed to initialize NVML: Driver/library version mismatch"; exit 18')
     status, said = cluster.run()
     assert status != 0
     assert "Driver/library version mismatch" in said
+
+
+def test_a_driver_that_hangs_is_not_waited_for(cluster: Cluster) -> None:
+    cluster.host("hangs", smi="exec sleep 100")
+    status, said = cluster.run(preflight_timeout=5)
+    assert status != 0
+    assert "what GPUs these have was not looked at: hangs." in said
 
 
 def test_units_that_differ_are_refused_with_one_that_suits_all(cluster: Cluster) -> None:

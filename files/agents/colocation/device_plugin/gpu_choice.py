@@ -3,8 +3,9 @@
 """Which units of which GPU a container should get. Pure.
 
 One request stays on one GPU: the one that is wished for if it has room, else the one with the least room that suffices,
-so that large rooms stay for large requests. Units that the container must have (those of its pod's init container) name
-the GPU. Several GPUs only where that is allowed and one does not do: then as few as can be, of as few NUMA nodes.
+so that large rooms stay for large requests. For what may be an init container that is room for its whole pod, whatever
+is wished; units that the container must have (those of its pod's init container) name the GPU. Several GPUs only where
+that is allowed and one does not do: then as few as can be, of as few NUMA nodes.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ class Request:
     size: int
     must: tuple[str, ...] = ()  # devices that it gets in any case
     wishes: tuple[str, ...] = ()  # UUIDs of GPUs that an upper scheduler chose, the first one first
-    peak: int = 0  # units that its whole pod will want of the same GPU
+    peak: int = 0  # units that its whole pod may want of the same GPU
     several: bool = False  # it may have units of more than one GPU
 
 
@@ -66,11 +67,13 @@ def _order(rooms: Mapping[Gpu, int], bound: Sequence[Gpu], missing: int, request
     return _spread(rooms, bound, missing) if request.several else []
 
 
-def _fit(gpu: Gpu, room: int, missing: int, request: Request) -> tuple[int, bool, int, str]:
-    """Wishes first, then where the whole pod has room, then the tightest."""
+def _fit(gpu: Gpu, room: int, missing: int, request: Request) -> tuple[bool, int, int, str]:
+    """Where the whole pod has room: wishes first, then the tightest. If that is nowhere, the largest room: it may be a
+    smaller pod."""
     wishes = request.wishes
     rank = wishes.index(gpu.uuid) if gpu.uuid in wishes else len(wishes)
-    return rank, room < max(request.peak, missing), room, gpu.code
+    short = room < max(request.peak, missing)
+    return short, -room if short else rank, room, gpu.code
 
 
 def _spread(rooms: Mapping[Gpu, int], bound: Sequence[Gpu], missing: int) -> list[Gpu]:

@@ -37,12 +37,16 @@ class PodBook(Listener):
         self._resource = resource
         self._pods: dict[str, Pod] = {}
         self._listing: dict[str, Pod] = {}
+        self._unread: set[str] = set()  # UIDs of pods that can't be read
         self._lock = threading.Lock()
 
     @property
     def pods(self) -> tuple[Pod, ...]:
         with self._lock:
             return tuple(self._pods.values())
+
+    def begins(self) -> None:
+        self._listing = {}
 
     def page(self, documents: list[Document]) -> None:
         self._listing |= {pod.uid: pod for pod in self.read(documents)}
@@ -53,15 +57,41 @@ class PodBook(Listener):
         self._listing = {}
 
     def happened(self, kind: str, document: Document) -> None:
-        pod = read_pod(document, self._resource) if kind != "DELETED" else None
-        uid = str((document.get("metadata") or {}).get("uid", ""))
+        pod = self._read(document) if kind != "DELETED" else None
+        uid = _uid(document)
         with self._lock:
             self._pods.pop(uid, None)
             if pod is not None:
                 self._pods[uid] = pod
 
+    def wrote(self, document: Document) -> None:
+        """The API's answer to what was written; by now the watch may have told of the pod's end."""
+        pod = self._read(document)
+        with self._lock:
+            if pod is not None and pod.uid in self._pods:
+                self._pods[pod.uid] = pod
+
+    def gone(self, uid: str) -> None:
+        """The API has this pod no more."""
+        with self._lock:
+            self._pods.pop(uid, None)
+
     def read(self, documents: Iterable[Document]) -> tuple[Pod, ...]:
-        return tuple(filter(None, (read_pod(document, self._resource) for document in documents)))
+        return tuple(filter(None, map(self._read, documents)))
+
+    def _read(self, document: Document) -> Pod | None:
+        """One that can't be read is nobody's trouble but its own: all others still get their units."""
+        try:
+            return read_pod(document, self._resource)
+        except Exception as problem:
+            if (uid := _uid(document)) not in self._unread:
+                self._unread.add(uid)
+                log.error("a pod can't be read, so it is left out", uid=uid, why=repr(problem))
+            return None
+
+
+def _uid(document: Document) -> str:
+    return str((document.get("metadata") or {}).get("uid", ""))
 
 
 class GpuCluster:
@@ -172,11 +202,13 @@ class GpuCluster:
         path = f"/api/v1/namespaces/{quote(pod.namespace, safe='')}/pods/{quote(pod.name, safe='')}/status"
         patch = {"metadata": {"uid": pod.uid, "annotations": dict(note.annotations)}}
         try:
-            self.book.happened("MODIFIED", self._api.patch(path, patch, MERGE_PATCH))
+            self.book.wrote(self._api.patch(path, patch, MERGE_PATCH))
         except ApiError as problem:
             if problem.status not in (404, 409, 422):  # it is gone, or another one has its name
                 raise
             log.debug("a pod is no more", pod=pod.title, why=str(problem))
+            if problem.status == 404:
+                self.book.gone(pod.uid)
             return
         self.noted += 1
         log.info("annotated", pod=pod.title, **{key.lower(): text for key, text in note.annotations.items()})

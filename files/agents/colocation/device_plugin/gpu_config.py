@@ -30,6 +30,7 @@ class GpuMemory:
     mig: Literal["skip", "list"] = "skip"  # GPUs in MIG mode: leave them out, or offer each of their instances
     poll_seconds: Annotated[float, Between(0.1, 3600)] = 5.0
     rest_seconds: Annotated[float, Between(0, 86_400)] = 60.0  # a GPU is well again when so long nothing was wrong
+    topology_hints: bool = False  # tell the kubelet each GPU's NUMA node, by which it then may refuse
     cdi_kind: Annotated[str, cdi_kind] = ""  # name the GPUs to the runtime as CDI devices of this kind, too
     count_resource: str = "doslab.io/gpu-count"  # on the Node's status; "" for none
     core_resource: str = "doslab.io/gpu-core"  # 100 a GPU; "" for none

@@ -8,7 +8,8 @@
         memoryMiB: 81920
         mig: [{uuid: MIG-0001, memoryMiB: 10240}]     # in MIG mode, with one instance
 
-`health` is `healthy` or why it is ill. The file may be replaced at any time; the next poll reads it.
+`health` is `healthy` or why it is ill. The file may be replaced at any time; the next poll reads it. As with a driver,
+GPUs that were there are ill while the file does not name them or can't be read: half a file may look like a whole one.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 # Apache-2.0 License (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """GPUs by NVIDIA's driver (NVML), through NVIDIA's own binding, which is loaded when it is first needed.
 
-A GPU that can't be asked any more stays what it was, and ill. Where the driver itself does not answer, it is begun with
-anew at the next poll.
+The driver numbers its GPUs anew when one is gone, so they are known by their UUIDs alone. A GPU that can't be asked any
+more stays what it was, and ill. Where the driver itself does not answer, it is begun with anew at the next poll.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Nvml(Backend):
         self._load = load
         self._pci = Path(pci)
         self._nvml: Any = None
-        self._seen: dict[int, Seen] = {}  # by index
+        self._seen: dict[str, Seen] = {}  # by UUID, at the last poll
         self._events: Any = None
         self._ended = threading.Event()
 
@@ -42,13 +42,19 @@ class Nvml(Backend):
         except nvml.NVMLError as problem:
             self._forget()
             raise NoDriver(f"the driver does not say how many GPUs there are: {problem}") from None
+        seen: dict[str, Seen] = {}
+        refused: dict[str, None] = {}
         for index in range(count):
             try:
-                self._seen[index] = self._look(nvml.nvmlDeviceGetHandleByIndex(index))
+                one = self._look(nvml.nvmlDeviceGetHandleByIndex(index))
+                seen[one.uuid] = one
             except nvml.NVMLError as problem:
-                if index in self._seen:
-                    self._seen[index] = replace(self._seen[index], ill=f"the driver says: {problem}")
-        return tuple(self._seen.values())
+                refused[str(problem)] = None
+        if refused:  # by those of the last time that are not seen now
+            ill = f"the driver says: {'; '.join(refused)}"
+            seen |= {uuid: replace(one, ill=ill) for uuid, one in self._seen.items() if uuid not in seen}
+        self._seen = seen
+        return tuple(seen.values())
 
     def wait(self, seconds: float) -> tuple[tuple[str, int], ...]:
         if self._events is None:
@@ -78,7 +84,7 @@ class Nvml(Backend):
         try:
             uuids = [self._nvml.nvmlDeviceGetUUID(event.device)]
         except self._nvml.NVMLError:
-            uuids = [seen.uuid for seen in self._seen.values()]
+            uuids = list(self._seen)
         return tuple((uuid, int(event.eventData)) for uuid in uuids)
 
     def _begun(self) -> Any:

@@ -77,8 +77,8 @@ class GpuPart:
         source = self._source
         if source is None:
             return ()
-        seen = (source.watcher.problem,) if source.watcher.problem else ()
-        return (*seen, *(source.cluster.problems if source.cluster else ()))
+        own = (source.watcher.problem, source.complaint if source.catalog else "")  # before, the plugin itself has it
+        return (*filter(None, own), *(source.cluster.problems if source.cluster else ()))
 
     @property
     def facts(self) -> tuple[tuple[str, Cell], ...]:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,9 @@ ASSIGNED = "DOSLAB_IO_GPU_ASSIGNED"
 UUID = "DOSLAB_IO_GPU_UUID"
 LAST = 1 << 63  # in the place of a time that nobody wrote
 _ENDED = ("Succeeded", "Failed")
+# A whole quantity. As many digits as the API's numbers have; Python refuses to read thousands of them.
+_QUANTITY = re.compile(r"([0-9]{1,19})(?:[eE]([0-9]{1,2})|(|k|M|G|Ki|Mi|Gi))")
+_FACTORS = {"": 1, "k": 1000, "M": 10**6, "G": 10**9, "Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30}
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,16 +98,16 @@ def _wants(containers: Any, resource: str, init: bool) -> tuple[Want, ...]:
 
 
 def _units(limits: Mapping[str, Any], resource: str) -> int:
-    """Extended resources are whole numbers, but `2k` is one as well."""
-    text = str(limits.get(resource, "0"))
-    factors = {"k": 1000, "M": 10**6, "G": 10**9, "Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30}
-    for suffix in sorted(factors, key=len, reverse=True):
-        if text.endswith(suffix) and text.removesuffix(suffix).isdecimal():
-            return int(text.removesuffix(suffix)) * factors[suffix]
-    return int(text) if text.isdecimal() else 0
+    """Extended resources are whole numbers, but `2k` and `2e3` are one as well."""
+    found = _QUANTITY.fullmatch(str(limits.get(resource, "0")))
+    if found is None:
+        return 0
+    number, power, suffix = found.groups()
+    return int(number) * (10 ** int(power) if power else _FACTORS[suffix])
 
 
 def _number(text: Any) -> int:
     """A time as an upper scheduler writes it; what is no number comes last."""
     plain = str(text or "").strip()
-    return min(int(plain), LAST) if plain.isascii() and plain.isdecimal() else LAST
+    good = plain.isascii() and plain.isdecimal() and len(plain) <= len(str(LAST))
+    return min(int(plain), LAST) if good else LAST

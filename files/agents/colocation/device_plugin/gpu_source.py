@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from colocation.common.journal import Log
 from colocation.common.kube_api import ApiError
@@ -24,7 +24,7 @@ from colocation.device_plugin.gpu_grant import by_container, grant
 from colocation.device_plugin.gpu_match import Candidate, Key, candidates, match, planned
 from colocation.device_plugin.gpu_pods import Pod
 from colocation.device_plugin.gpu_status import GpuMetrics
-from colocation.device_plugin.gpu_watcher import GpuWatcher
+from colocation.device_plugin.gpu_watcher import GONE, GpuWatcher, Look
 from colocation.device_plugin.gpus import Catalog, Gpu
 from colocation.device_plugin.holders import Held
 from colocation.device_plugin.reclaim_events import About
@@ -70,6 +70,8 @@ class GpuSource(Source):
         self.cluster = cluster
         self.holders: tuple[Held, ...] = ()
         self.catalog: Catalog | None = None
+        self.complaint = ""  # why the GPUs as they are now can't be offered
+        self._look: Look | None = None  # that the catalog is of
         self._metrics = metrics
         self._recorded = recorded
         self._truth = Truth()
@@ -94,14 +96,24 @@ class GpuSource(Source):
         look = self.watcher.look
         if look is None:
             raise NotReady(self.watcher.problem)
-        if self.catalog is None or self.catalog.gpus != look.gpus:
-            catalog = Catalog(look.gpus, self.settings.unit_mib)
-            if problem := gpus.complaint(catalog, self.settings.allow_multi_gpu):
-                raise NotReady(problem)
-            self._tell_health(self.catalog, catalog)
-            self._list = catalog.devices()
-            self.catalog = catalog
+        if look is not self._look:
+            self._take(look)
+            self._look = look
         return self._list
+
+    def _take(self, look: Look) -> None:
+        """Offer what is seen now. If that can't be, what was offered stays, but not its health."""
+        catalog = Catalog(look.gpus, self.settings.unit_mib)
+        self.complaint = gpus.complaint(catalog, self.settings.allow_multi_gpu)
+        if self.complaint:
+            if self.catalog is None:
+                raise NotReady(self.complaint)
+            ill = {gpu.uuid: gpu.ill for gpu in look.gpus}
+            kept = tuple(replace(gpu, ill=ill.get(gpu.uuid, GONE)) for gpu in self.catalog.gpus)
+            catalog = Catalog(kept, self.settings.unit_mib)
+        self._tell_health(self.catalog, catalog)
+        self._list = catalog.devices(self.settings.topology_hints)
+        self.catalog = catalog
 
     def larger_unit(self, factor: int) -> str:
         memories = [gpu.memory_mib for gpu in self.catalog.gpus] if self.catalog else []
@@ -110,12 +122,13 @@ class GpuSource(Source):
     def prefer(self, available: Sequence[str], must: Sequence[str], size: int) -> Sequence[str]:
         began = time.perf_counter()
         catalog = self._offered()
-        found = self._planned(size)
+        asking = self._planned(size)
+        found = [one for one in asking if one.doubts == asking[0].doubts]
         if never := gpu_choice.too_large(catalog, size, self.settings.allow_multi_gpu):
             self._tell_too_large(found, never)
             raise Refused(never)
         wishes = tuple(one.pod.wish for one in found if one.pod.wish)
-        peak = found[0].pod.total if found and found[0].want.passing else 0
+        peak = max((one.pod.total for one in asking if one.want.passing), default=0)  # room for whichever it is
         request = Request(size, tuple(must), wishes, peak, self.settings.allow_multi_gpu)
         chosen = gpu_choice.choose(catalog, available, request)
         self._metrics.answer.observe(time.perf_counter() - began, call="prefer")
@@ -154,7 +167,7 @@ class GpuSource(Source):
 
     def _offered(self) -> Catalog:
         if self.catalog is None:
-            raise Refused(f"{self.resource} is not offered: {self.watcher.problem}")
+            raise Refused(f"{self.resource} is not offered: {self.complaint or self.watcher.problem}")
         return self.catalog
 
     def _check(self, own: Sequence[Gpu], ids: Sequence[str]) -> None:
@@ -169,7 +182,7 @@ class GpuSource(Source):
                 raise Refused(f"{gpu.uuid} is ill: {gpu.ill}")
 
     def _planned(self, units: int) -> list[Candidate]:
-        """Who may be asking, in the order of the plan, and without those of whom it is less likely."""
+        """Who may be asking, in the order of the plan."""
         if self.cluster is None:
             return []
         found = self._candidates(self.cluster.book.pods, units)
@@ -178,8 +191,7 @@ class GpuSource(Source):
                 found = self._candidates(self.cluster.pods_now(), units)
             except ApiError as problem:
                 log.warning("pods are not known, so the tightest GPU is taken", why=str(problem))
-        ordered = planned(found)
-        return [one for one in ordered if one.doubts == ordered[0].doubts]
+        return planned(found)
 
     def _match(self, own: Sequence[Gpu], ids: Sequence[str]) -> int | None:
         """Find whom these devices are for, and remember it; the units of his pod if that is certain."""

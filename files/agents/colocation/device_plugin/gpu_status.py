@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from colocation.common.metrics import Registry
@@ -23,11 +23,11 @@ SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What one container holds of one GPU."""
+    """What one container holds of one GPU. An init container's units are also those of the containers after it."""
 
     held: Held
     gpu: Gpu
-    units: int
+    ids: frozenset[str]
 
     @property
     def title(self) -> str:
@@ -39,13 +39,23 @@ def parts(catalog: Catalog, holders: Sequence[Held]) -> tuple[Part, ...]:
     """What is held, by GPU and then by pod."""
     found: list[Part] = []
     for held in holders:
-        counts: dict[str, int] = {}
+        ids: dict[str, set[str]] = {}
         for id in held.ids:
             if place := parse(id):
-                counts[place[0]] = counts.get(place[0], 0) + 1
-        found += [Part(held, gpu, counts[gpu.code]) for gpu in catalog.gpus if gpu.code in counts]
+                ids.setdefault(place[0], set()).add(id)
+        found += [Part(held, gpu, frozenset(ids[gpu.code])) for gpu in catalog.gpus if gpu.code in ids]
     order = {gpu.uuid: number for number, gpu in enumerate(catalog.gpus)}
     return tuple(sorted(found, key=lambda part: (order[part.gpu.uuid], part.title, part.held.container)))
+
+
+def shares_of(own: Iterable[Part]) -> list[tuple[str, int]]:
+    """Whose the units of a GPU are, each counted once."""
+    counted: set[str] = set()
+    shares: dict[str, int] = {}
+    for part in own:
+        shares[part.title] = shares.get(part.title, 0) + len(part.ids - counted)
+        counted |= part.ids
+    return [(title, units) for title, units in shares.items() if units]
 
 
 def share_bar(total: int, shares: Sequence[tuple[str, int]], ill: bool, width: int = WIDTH) -> str:
@@ -66,14 +76,14 @@ def tables(catalog: Catalog, holders: Sequence[Held]) -> tuple[Table, Table]:
     mib = catalog.unit_mib
     rows = []
     for gpu in catalog.gpus:
-        own = [part for part in held_parts if part.gpu == gpu]
-        held = sum(part.units for part in own)
-        shown = share_bar(catalog.units(gpu), [(letters[part.title], part.units) for part in own], bool(gpu.ill))
-        free = _gib((catalog.units(gpu) - held) * mib)
+        shares = shares_of(part for part in held_parts if part.gpu == gpu)
+        held = sum(units for _title, units in shares)
+        shown = share_bar(catalog.units(gpu), [(letters[title], units) for title, units in shares], bool(gpu.ill))
+        free = _gib(max(catalog.units(gpu) - held, 0) * mib)
         health = gpu.ill or "healthy"
         rows.append((gpu.uuid, gpu.model, gpu.numa, _gib(gpu.memory_mib), shown, _gib(held * mib), free, health))
     names = tuple(
-        (letters[part.title], part.title, part.held.container, part.gpu.uuid, _gib(part.units * mib))
+        (letters[part.title], part.title, part.held.container, part.gpu.uuid, _gib(len(part.ids) * mib))
         for part in held_parts
     )
     return (
@@ -109,12 +119,12 @@ class GpuMetrics:
         self._shown: set[str] = set()
 
     def show(self, catalog: Catalog, holders: Sequence[Held]) -> None:
-        held: dict[str, int] = {}
+        held: dict[str, set[str]] = {}
         for part in parts(catalog, holders):
-            held[part.gpu.uuid] = held.get(part.gpu.uuid, 0) + part.units
+            held.setdefault(part.gpu.uuid, set()).update(part.ids)
         for gpu in catalog.gpus:
             self._memory.set(gpu.memory_mib * MIB, gpu=gpu.uuid)
-            self._held.set(held.get(gpu.uuid, 0) * catalog.unit_mib * MIB, gpu=gpu.uuid)
+            self._held.set(len(held.get(gpu.uuid, ())) * catalog.unit_mib * MIB, gpu=gpu.uuid)
             self._healthy.set(int(not gpu.ill), gpu=gpu.uuid)
         self.forget(keep={gpu.uuid for gpu in catalog.gpus})
 

@@ -6,13 +6,16 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from colocation.common.journal import Log
-from colocation.device_plugin.gpu_backend import Backend, NoDriver, offered
+from colocation.device_plugin.gpu_backend import Backend, NoDriver, Seen, offered
 from colocation.device_plugin.gpu_health import Health
 from colocation.device_plugin.gpus import Gpu, namesakes
 
+GONE = "it is gone"
+LATE_POLLS, LEAST_LATE_SECONDS = 4, 15.0  # without an answer of the driver, and that is a problem
 log = Log("gpu")
 
 
@@ -25,18 +28,35 @@ class Look:
 
 
 class GpuWatcher:
-    """`look` is None until the GPUs were seen; what can't be seen any more stays as it was, and `problem` says so."""
+    """`look` is None until the GPUs were seen. One that was seen once stays, and is ill while it is not seen."""
 
-    def __init__(self, backend: Backend, mig: str, poll_seconds: float, rest_seconds: float) -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        mig: str,
+        poll_seconds: float,
+        rest_seconds: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.look: Look | None = None
-        self.problem = "the GPUs were not looked at yet"
         self.about = backend.about
+        self._problem = "the GPUs were not looked at yet"
         self._backend = backend
         self._mig = mig
         self._poll_seconds = poll_seconds
+        self._late = max(LATE_POLLS * poll_seconds, LEAST_LATE_SECONDS)
+        self._clock = clock
+        self._answered = clock()
+        self._known: dict[str, Seen] = {}
         self._health = Health(rest_seconds)
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="gpu-watch", daemon=True)
+
+    @property
+    def problem(self) -> str:
+        """Why it is not known how the GPUs are now. A call into a hung driver never ends, so the time tells."""
+        late = self._clock() - self._answered > self._late
+        return self._problem or (f"the GPUs' driver has not answered for {self._late:g} s" if late else "")
 
     def start(self) -> None:
         self._thread.start()
@@ -49,11 +69,21 @@ class GpuWatcher:
 
     def poll(self, now: float) -> None:
         """Look once."""
+        problem = ""
+        seen: dict[str, Seen] = {}
         try:
-            seen = self._backend.poll()
-        except NoDriver as problem:
-            self._note(str(problem))
+            seen = {one.uuid: one for one in self._backend.poll()}
+        except NoDriver as failure:
+            problem = str(failure)
+        self._answered = self._clock()
+        self._note(problem)
+        if problem and self.look is None:
             return
+        lost = {uuid: replace(one, ill=problem or GONE) for uuid, one in self._known.items() if uuid not in seen}
+        self._known |= seen
+        self._show([*seen.values(), *lost.values()], now)
+
+    def _show(self, seen: Sequence[Seen], now: float) -> None:
         ill = self._health.judge({one.uuid: one.ill for one in seen}, now)
         gpus, left_out = offered(seen, ill, self._mig)
         doubled = namesakes(gpus)
@@ -62,7 +92,6 @@ class GpuWatcher:
         self._tell(self.look, look)
         if look != self.look:
             self.look = look
-        self._note("")
 
     def _run(self) -> None:
         while not self._ended.is_set():
@@ -88,6 +117,6 @@ class GpuWatcher:
                 log.info("a GPU", gpu=gpu.uuid, mib=gpu.memory_mib, model=gpu.model, numa=gpu.numa)
 
     def _note(self, problem: str) -> None:
-        if problem and problem != self.problem:
-            log.error("the GPUs can't be seen; what is offered stays as it was", why=problem)
-        self.problem = problem
+        if problem and problem != self._problem:
+            log.error("the GPUs can't be seen", why=problem)
+        self._problem = problem

@@ -4,7 +4,7 @@
 
 A device is one unit of one GPU's memory, and its name says of which: `9b341c59-17` is the 18th unit of the GPU whose
 UUID begins with 9b341c59. So whoever reads an ID, in the kubelet's checkpoint or after any restart, knows the GPU and
-needs no book of ours. As a pod's status names every device that it holds, a GPU is cut into 4096 units at most.
+needs no book of ours. As a pod's status names every device of each container, a GPU is cut into 4096 units at most.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from colocation.device_plugin.devices import FRAME, HINT, MOST_MESSAGE, Device, NoSuchDevice
 
-MOST_UNITS = 4096  # of one request: at some 50 bytes each a pod's status stays below 256 KiB
+MOST_UNITS = 4096  # of one container: at some 50 bytes each less than 256 KiB of its pod's status
 CODE = 8  # characters of a GPU's short name
 LARGEST_UNIT = 1 << 20
 _UUID = re.compile(r"(?:GPU|MIG)-([0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
@@ -76,10 +76,10 @@ class Catalog:
             found.add(gpu.code)
         return tuple(gpu for gpu in self.gpus if gpu.code in found)
 
-    def devices(self) -> tuple[Device, ...]:
-        """The list for the kubelet."""
+    def devices(self, hints: bool) -> tuple[Device, ...]:
+        """The list for the kubelet, with each GPU's NUMA node if it should know them."""
         return tuple(
-            Device(name(gpu.code, number), not gpu.ill, gpu.numa)
+            Device(name(gpu.code, number), not gpu.ill, gpu.numa if hints else None)
             for gpu in self.gpus
             for number in range(self.units(gpu))
         )

@@ -121,21 +121,22 @@ class WatcherDouble:
 class NodeModel:
     """The node, its pods in the order in which they were made, and the plugin."""
 
-    def __init__(self, seen: tuple[Gpu, ...], **settings: Any) -> None:
+    def __init__(self, seen: tuple[Gpu, ...], offered: bool = True, **settings: Any) -> None:
         self.gpus = seen
         self.settings = GpuMemory(unit_mib=UNIT, **settings)
         self.pods: list[MadePod] = []
         self.cluster = ClusterDouble()
         self.made = 0
-        self.restart_plugin()
+        self.restart_plugin(offered)
 
     # What happens.
 
-    def restart_plugin(self) -> None:
+    def restart_plugin(self, offered: bool = True) -> None:
         self.watcher = WatcherDouble(self.gpus)
         metrics = GpuMetrics(Registry())
         self.source = GpuSource(RESOURCE, self.settings, metrics, self.watcher, self.cluster, self.checkpoint)  # type: ignore[arg-type]
-        self.source.devices(frozenset())
+        if offered:
+            self.source.devices(frozenset())
 
     def make(self, init: tuple[int, ...], sizes: tuple[int, ...], wish: str = "", when: int = 0) -> MadePod:
         pod = MadePod(self.made, init, sizes)
@@ -156,7 +157,7 @@ class NodeModel:
     def free(self) -> list[str]:
         taken = {id for pod in self.pods for ids in pod.held.values() for id in ids}
         catalog = Catalog(self.gpus, UNIT)
-        return [device.id for device in catalog.devices() if device.healthy and device.id not in taken]
+        return [device.id for device in catalog.devices(hints=False) if device.healthy and device.id not in taken]
 
     def admit(self, pod: MadePod) -> str:
         """The kubelet serves a pod's containers; why it refused."""

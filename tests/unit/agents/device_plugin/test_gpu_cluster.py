@@ -46,6 +46,34 @@ def test_the_book_has_those_who_want_units() -> None:
     assert [pod.name for pod in book.pods] == ["pod-2"]
 
 
+def test_a_list_that_broke_leaves_nobody_behind() -> None:
+    book = PodBook(RESOURCE)
+    book.begins()
+    book.page([MadePod(1, (), (4,)).document()])
+    book.begins()
+    book.page([MadePod(2, (), (4,)).document()])
+    book.listed()
+    assert [pod.name for pod in book.pods] == ["pod-2"]
+
+
+def unreadable(number: int) -> dict[str, Any]:
+    document = MadePod(number, (), (4,)).document()
+    return document | {"spec": {"containers": ["no container"]}}
+
+
+def test_a_pod_that_can_not_be_read_is_left_out_alone(
+    cluster: GpuCluster, double: ApiDouble, caplog: pytest.LogCaptureFixture
+) -> None:
+    book, there = cluster.book, MadePod(2, (), (4,))
+    book.page([unreadable(1), there.document()])
+    book.listed()
+    assert [pod.name for pod in book.pods] == ["pod-2"]
+    book.happened("MODIFIED", unreadable(1))
+    double.answers = [Answer(200, {"items": [unreadable(1), there.document()]})]
+    assert [pod.name for pod in cluster.pods_now()] == ["pod-2"]
+    assert caplog.messages == ["a pod can't be read, so it is left out"]
+
+
 def test_only_the_nodes_own_pods_are_asked_for(cluster: GpuCluster, double: ApiDouble) -> None:
     double.answers = [Answer(200, {"items": [MadePod(1, (), (4,)).document()]})]
     assert [pod.name for pod in cluster.pods_now()] == ["pod-1"]
@@ -76,6 +104,17 @@ def test_a_pod_that_is_no_more_holds_nobody_up(cluster: GpuCluster, double: ApiD
     cluster.work(1.0)
     assert [asked.path.split("/")[-2] for asked in double.asked] == ["pod-1", "pod-2"]
     assert cluster.noted == 1
+    assert (gone.uid in {pod.uid for pod in cluster.book.pods}) == (status != 404)
+
+
+def test_the_answer_to_what_was_written_brings_nobody_back() -> None:
+    book, pod = PodBook(RESOURCE), MadePod(1, (), (4,), {UUID: U0})
+    book.happened("ADDED", pod.document())
+    book.wrote(noted(pod, U1))
+    assert [one.wish for one in book.pods] == [U1]
+    book.happened("DELETED", pod.document())
+    book.wrote(noted(pod, U1))
+    assert book.pods == ()
 
 
 def test_the_counts_are_written_where_they_differ(cluster: GpuCluster, double: ApiDouble) -> None:

@@ -154,6 +154,15 @@ def test_an_init_container_goes_where_the_others_have_room() -> None:
     assert {model.gpu_of(id).uuid for ids in one.held.values() for id in ids} == {G1}
 
 
+def test_an_old_annotation_or_a_pod_like_it_leads_an_init_container_nowhere() -> None:
+    model = NodeModel(gpus(2, 16))
+    model.admit(model.make((), (11,)))  # G0 has room for the init container, and not for what follows it
+    led, like = model.make((4,), (6,), G0, 2), model.make((4,), (4,), G0, 1)
+    assert model.admit(led) == ""
+    assert {model.gpu_of(id).uuid for ids in led.held.values() for id in ids} == {G1}
+    assert model.admit(like) == ""
+
+
 class Lifetimes(RuleBasedStateMachine):
     """Pods come, are served in any order, end and fail; plugins are killed; the watch lags; annotations lie."""
 
@@ -249,10 +258,9 @@ class Lifetimes(RuleBasedStateMachine):
         return [(name, pod.held[name]) for name, _size, init in pod.containers if not init and name in pod.held]
 
     def refused_rightly(self, pod: MadePod, rooms: dict[str, int], said: str) -> None:
-        """Whoever fits on one GPU as a whole, and is not led elsewhere by an annotation, is served."""
+        """Whoever fits on one GPU as a whole is served, whatever is annotated and whoever else waits."""
         assert "no pod of this node waits" not in said
-        fits = sum(room >= pod.total for room in rooms.values())
-        assert len(pod.containers) > 1 or not fits, said
+        assert max(rooms.values()) < pod.total, said
 
     def served_rightly(self, pod: MadePod) -> None:
         for name, size, _init in pod.containers:

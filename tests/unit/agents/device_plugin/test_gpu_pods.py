@@ -63,13 +63,21 @@ def test_who_wants_nothing(other: dict[str, Any]) -> None:
     assert read_pod(other, RESOURCE) is None
 
 
-@pytest.mark.parametrize(("text", "units"), [("2k", 2000), ("1Ki", 1024), ("7", 7), ("2M", 2_000_000)])
+QUANTITIES = [("2k", 2000), ("1Ki", 1024), ("7", 7), ("2M", 2_000_000), ("1e3", 1000), ("12E0", 12), ("0e3", 0)]
+
+
+@pytest.mark.parametrize(("text", "units"), QUANTITIES)
 def test_quantities(text: str, units: int) -> None:
-    found = read_pod(document(container("a", text)), RESOURCE)
-    assert found is not None and found.wants[0].units == units
+    found = read_pod(document(container("a", text), container("b", 1)), RESOURCE)
+    assert found is not None and found.total == units + 1
 
 
-@pytest.mark.parametrize("time", ["", "soon", "-1", "1e3", "²"])
+@pytest.mark.parametrize("text", ["9" * 5000, f"{'9' * 5000}k", "1e5000", "1.5", "-1", "1ki", "²", "many"])
+def test_what_is_no_quantity(text: str) -> None:
+    assert read_pod(document(container("a", text)), RESOURCE) is None
+
+
+@pytest.mark.parametrize("time", ["", "soon", "-1", "1e3", "²", "9" * 5000, "1" + "0" * 19])
 def test_a_time_that_is_none_comes_last(time: str) -> None:
     found = read_pod(
         document(container("a", 1), metadata={"annotations": {"DOSLAB_IO_GPU_ASSUME_TIME": time}}), RESOURCE

@@ -95,20 +95,56 @@ def test_errors_of_programs_say_nothing_of_the_gpu(xid: int) -> None:
     assert health.judge({U0: ""}, 2.0) == {U0: ""}
 
 
-def test_what_can_not_be_seen_stays_as_it_was(tmp_path: Path) -> None:
+def illness(watcher: GpuWatcher) -> dict[str, str]:
+    assert watcher.look is not None
+    return {gpu.uuid: gpu.ill for gpu in watcher.look.gpus}
+
+
+def test_what_can_not_be_seen_any_more_is_ill(tmp_path: Path) -> None:
     file = tmp_path / "gpus.yaml"
     watcher = GpuWatcher(FileDouble(str(file)), "skip", 5.0, 60.0)
     watcher.poll(1.0)
     assert watcher.look is None and "can't be read" in watcher.problem
-    describe(file, gpu(U0))
+    describe(file, gpu(U0), gpu(U1))
     watcher.poll(2.0)
-    assert watcher.look is not None and watcher.problem == ""
+    assert illness(watcher) == {U0: "", U1: ""} and watcher.problem == ""
     before = watcher.look
     watcher.poll(3.0)
     assert watcher.look is before
     os.unlink(file)
     watcher.poll(4.0)
-    assert watcher.look is before and "can't be read" in watcher.problem
+    assert "can't be read" in watcher.problem
+    assert illness(watcher) == dict.fromkeys((U0, U1), watcher.problem)
+    describe(file, gpu(U1))
+    watcher.poll(5.0)
+    assert illness(watcher) == {U0: "it is gone", U1: ""} and watcher.problem == ""
+    describe(file, gpu(U0, mib=10), gpu(U1))
+    watcher.poll(6.0)
+    assert illness(watcher) == {U0: "", U1: ""}
+    assert watcher.look is not None and watcher.look.gpus[0].memory_mib == 10
+
+
+def test_instances_of_a_gpu_that_is_gone_are_ill(tmp_path: Path) -> None:
+    file = tmp_path / "gpus.yaml"
+    describe(file, gpu(U0, mig=[{"uuid": "MIG-1", "memoryMiB": 10240}]), gpu(U1))
+    watcher = GpuWatcher(FileDouble(str(file)), "list", 5.0, 60.0)
+    watcher.poll(1.0)
+    describe(file, gpu(U1))
+    watcher.poll(2.0)
+    assert illness(watcher) == {"MIG-1": "it is gone", U1: ""}
+
+
+def test_a_driver_that_never_answers_is_a_problem(tmp_path: Path) -> None:
+    """Nothing ends a call that hangs, so nobody but the clock can tell."""
+    file, clock = tmp_path / "gpus.yaml", [100.0]
+    describe(file, gpu(U0))
+    watcher = GpuWatcher(FileDouble(str(file)), "skip", 5.0, 60.0, lambda: clock[0])
+    watcher.poll(1.0)
+    for now, problem in ((120.0, ""), (121.0, "the GPUs' driver has not answered for 20 s")):
+        clock[0] = now
+        assert watcher.problem == problem
+    watcher.poll(2.0)
+    assert watcher.problem == ""
 
 
 def test_a_namesake_is_left_out(tmp_path: Path) -> None:

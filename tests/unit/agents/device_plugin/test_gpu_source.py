@@ -34,7 +34,7 @@ def fall_ill(node: NodeModel, why: str, number: int = 0) -> None:
 def test_units_of_an_ill_gpu_are_unhealthy_until_it_is_well() -> None:
     node = model(2, 2)
     before = node.source.devices(NOBODY)
-    assert [(device.healthy, device.numa) for device in before] == [(True, 0)] * 4
+    assert all(device.healthy for device in before)
     assert node.source.devices(NOBODY) is before
     fall_ill(node, "XID 79")
     assert [device.healthy for device in node.source.devices(NOBODY)] == [False, False, True, True]
@@ -48,6 +48,12 @@ def test_units_of_an_ill_gpu_are_unhealthy_until_it_is_well() -> None:
     assert node.cluster.told[-1][1] == "ColocationGpuWell"
     node.source.refresh(())
     assert node.cluster.counts == {"doslab.io/gpu-count": "2", "doslab.io/gpu-core": "200"}
+
+
+@pytest.mark.parametrize(("told", "numa"), [(False, [None] * 4), (True, [0, 0, 0, 0])])
+def test_the_kubelet_is_told_numa_nodes_only_where_that_is_wanted(told: bool, numa: list[int | None]) -> None:
+    node = model(2, 2, topology_hints=told)
+    assert [device.numa for device in node.source.devices(NOBODY)] == numa
 
 
 def test_a_container_is_not_started_on_an_ill_gpu() -> None:
@@ -72,10 +78,31 @@ def test_nothing_is_offered_before_the_gpus_were_seen() -> None:
 
 
 def test_the_wrong_unit_is_refused_with_one_that_would_do() -> None:
-    node = model()
-    node.watcher.look = Look(tuple(Gpu(f"GPU-{number}", 81920) for number in range(8)))
+    node = NodeModel(tuple(Gpu(f"GPU-{number}", 81920) for number in range(8)), offered=False)
     with pytest.raises(NotReady, match="set unit_mib to 32 or more, on all nodes"):
         node.source.devices(NOBODY)
+    with pytest.raises(Refused, match="is not offered: units of 4 MiB would make .* set unit_mib to 32 or more"):
+        node.source.grant(["00000000-0"])
+
+
+def test_a_list_that_is_refused_holds_nobodys_health_back() -> None:
+    node = model(2, 2)
+    before = node.source.devices(NOBODY)
+    large = Gpu("GPU-large", 81920)
+    node.watcher.look = Look((replace(node.gpus[0], ill="XID 79"), node.gpus[1], large))
+    offered = node.source.devices(NOBODY)
+    assert [device.id for device in offered] == [device.id for device in before]
+    assert [device.healthy for device in offered] == [False, False, True, True]
+    assert [reason for _pod, reason, _message in node.cluster.told] == ["ColocationGpuIll"]
+    assert "set unit_mib to 32 or more" in node.source.complaint
+    assert node.source.devices(NOBODY) is offered
+    with pytest.raises(Refused, match="is ill: XID 79"):
+        node.source.grant([offered[0].id])
+    node.watcher.look = Look((large,))
+    assert not any(device.healthy for device in node.source.devices(NOBODY))
+    node.watcher.look = Look(node.gpus)
+    assert node.source.devices(NOBODY) == before
+    assert node.source.complaint == ""
 
 
 def test_a_request_larger_than_any_gpu_is_an_event_on_the_pod() -> None:

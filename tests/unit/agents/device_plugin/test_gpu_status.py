@@ -63,6 +63,26 @@ def test_what_people_see() -> None:
     assert f"  c  UID uid-     b          {B.uuid}  10.00 GiB" in shown
 
 
+def test_units_that_an_init_container_passed_on_count_once() -> None:
+    holders = (
+        held("job-1", "first", "9b341c59", 0, 60),
+        held("job-1", "main", "9b341c59", 0, 40),
+        held("job-2", "main", "9b341c59", 60, 20),
+    )
+    gpus, names = tables(CATALOG, holders)
+    assert gpus.rows[0][4:7] == ("a" * 24 + "b" * 8, "80.00 GiB", "0.00 GiB")
+    assert [row[4] for row in names.rows] == ["60.00 GiB", "40.00 GiB", "20.00 GiB"]
+    registry = Registry()
+    GpuMetrics(registry).show(CATALOG, holders)
+    assert f'colocation_gpu_held_bytes{{gpu="{A.uuid}"}} {80 << 30}\n' in registry.render()
+
+
+def test_never_less_than_nothing_is_free() -> None:
+    """Units from before the unit was made larger are held until their pods end."""
+    gpus, _names = tables(CATALOG, (held("job-1", "main", "9b341c59", 0, 100),))
+    assert gpus.rows[0][4:7] == ("a" * 32, "100.00 GiB", "0.00 GiB")
+
+
 def test_what_prometheus_sees() -> None:
     registry = Registry()
     metrics = GpuMetrics(registry)

@@ -19,7 +19,7 @@ B = Gpu("GPU-c1e9f249-b37b-81c2-a8d9-ba5ca0294841", 40960, "A100", 1, "broken")
 
 def test_a_device_says_which_gpu_it_is_of() -> None:
     catalog = Catalog((A, B), 20480)
-    assert [(d.id, d.healthy, d.numa) for d in catalog.devices()] == [
+    assert [(d.id, d.healthy, d.numa) for d in catalog.devices(hints=True)] == [
         ("9b341c59-0", True, 0),
         ("9b341c59-1", True, 0),
         ("9b341c59-2", True, 0),
@@ -27,6 +27,7 @@ def test_a_device_says_which_gpu_it_is_of() -> None:
         ("c1e9f249-0", False, 1),
         ("c1e9f249-1", False, 1),
     ]
+    assert {d.numa for d in catalog.devices(hints=False)} == {None}
     assert catalog.of(["c1e9f249-1", "9b341c59-3"]) == (A, B)
     assert catalog.with_uuid(B.uuid) is B
 
@@ -59,7 +60,7 @@ def test_the_least_unit_fits_and_half_of_it_does_not(memories: list[int], severa
     assert unit == 1 or not gpus.fits(memories, unit // 2, several)
     made = tuple(Gpu(f"GPU-{number}", memory, numa=1) for number, memory in enumerate(memories))
     catalog = Catalog(made, unit)
-    assert len(encode_devices(catalog.devices())) <= MOST_MESSAGE
+    assert len(encode_devices(catalog.devices(hints=True))) <= MOST_MESSAGE
     counts = [catalog.units(gpu) for gpu in made]
     assert (sum(counts) if several else max(counts)) <= MOST_UNITS
 
@@ -71,7 +72,7 @@ def test_eight_large_ones_in_mib_are_refused_with_the_unit_that_would_do() -> No
     assert "set unit_mib to 32 or more, on all nodes" in said
     assert not complaint(Catalog(eight, 32), several=False)
     assert "set unit_mib to 256 or more" in complaint(Catalog(eight, 32), several=True)
-    assert len(encode_devices(Catalog(eight, 1).devices())) > MOST_MESSAGE
+    assert len(encode_devices(Catalog(eight, 1).devices(hints=True))) > MOST_MESSAGE
 
 
 def test_a_unit_larger_than_a_gpu_is_refused() -> None:
