@@ -55,6 +55,11 @@ class Ours:
             self._refreshed, self._available = sight.second, sight.available
         return self._account.target * UNIT
 
+    @property
+    def fits(self) -> int:
+        """Bytes that holders may keep; less is offered."""
+        return self._account.fits * UNIT
+
 
 class Seed:
     """free − what burstable pods use − 10 % of what is free, every 10 s."""

@@ -3,10 +3,10 @@
 """How much idle memory is offered, and how often too much: our account against the seed's formula, Koordinator's batch
 formula and a fixed half, on the same four days.
 
-Batch work takes what is offered and uses most of it; when the offer falls below what is held, its pods end within some
-minutes. Idle is all that online work does not hold. An offer is too large in a second in which it, or the one that
-stood when the second began, is more than that; what is held is not judged, for that is the reclaim's part, but what has
-to be taken from holders is told. MemAvailable is made as the kernel makes it.
+Batch work takes what is offered and uses most of it; when more is held than the rule leaves to holders, its pods end
+within some minutes. Idle is all that online work does not hold. An offer is too large in a second in which it, or the
+one that stood when the second began, is more than that; what is held is not judged, for that is the reclaim's part, but
+what has to be taken from holders is told. MemAvailable is made as the kernel makes it.
 """
 
 from __future__ import annotations
@@ -71,11 +71,11 @@ class Batch:
         """Online work takes what it wants: where there is not enough for both, batch pods are killed."""
         self.used = max(0, min(self.used, TOTAL - KEPT - online))
 
-    def live(self, second: int, offered: int) -> None:
+    def live(self, second: int, offered: int, fits: int) -> None:
         if offered >= self.held:
             self.held = offered
-        elif second % 10 == 0:
-            before, self.held = self.held, max(offered, self.held - 2 * UNIT)
+        elif fits < self.held and second % 10 == 0:
+            before, self.held = self.held, max(fits, self.held - 2 * UNIT)
             self.taken += before - self.held
         wanted = self.held * 0.8
         self.used += int((wanted - self.used) * self._chance.uniform(0, 0.05))
@@ -106,7 +106,7 @@ def day(rival: Rival, trace: Iterator[Moment], seed: int) -> Tally:
     for second, moment in enumerate(trace):
         batch.yield_to(moment.online)
         offered = rival.offer(sight(second, moment, batch))
-        batch.live(second, offered)
+        batch.live(second, offered, rival.fits if isinstance(rival, Ours) else offered)
         idle = TOTAL - moment.online
         tally.offered += offered
         tally.idle += idle

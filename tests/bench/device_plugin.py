@@ -143,7 +143,7 @@ def refresh(full: FullNode) -> list[Figure]:
 
     def once() -> None:
         now = float(next(clock))
-        tree.refresh()
+        tree.refresh(now)
         kubelet.refresh([RESOURCE], tree.lives, "one", now)
         held = ledger.ids(RESOURCE)
         source.refresh(ledger.holders(RESOURCE), held, tree.pods, tree.kubepods, now)

@@ -49,7 +49,7 @@ class Node:
             (cgroup / "cgroup.kill").touch()
             held = Holding("main", (f"CM-0-{2 * number}", f"CM-0-{2 * number + 1}"))
             self.pods.append(PodHolding("batch", f"job-{number}", uid, str(cgroup), (held,)))
-        self.snapshot = Snapshot("test.com/colocation-memory", GIB // 2, 2 * PODS, 2 * PODS, tuple(self.pods))
+        self.snapshot = Snapshot("test.com/colocation-memory", GIB // 2, 2 * PODS, 2 * PODS, 2 * PODS, tuple(self.pods))
         self.written = [Path(pod.cgroup, "cgroup.kill") for pod in self.pods]
 
     def ended(self) -> bool:

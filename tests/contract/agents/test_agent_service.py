@@ -27,9 +27,10 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_servi
 from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_tree import Release
 from ansible_collections.colocation.kubernetes.plugins.module_utils._ledger import Ledger
 from ansible_collections.colocation.kubernetes.plugins.module_utils._systemd import Systemd
-from ansible_collections.colocation.kubernetes.tests.contract.agents.agent_process import PACKAGES, free_port
+from ansible_collections.colocation.kubernetes.tests.contract.agents.agent_process import PACKAGES
 from ansible_collections.colocation.kubernetes.tests.contract.agents.kubelet_double import KubeletDouble
 from ansible_collections.colocation.kubernetes.tests.contract.agents.systemd_double import SystemdDouble
+from ansible_collections.colocation.kubernetes.tests.ports import free_port
 
 UNIT = "colocation-device-plugin.service"
 OLD, NEW, SAME, MUTE, CRASHING = (f"0.{n}.0-{n:012x}" for n in range(1, 6))

@@ -78,6 +78,28 @@ def test_a_list_is_sent_when_it_changes_and_only_then(kubelet: KubeletDouble, st
     assert agent.notified("RELOADING=1")
 
 
+def test_the_devices_of_the_list_that_is_out_are_given_while_the_next_one_is_refused(
+    kubelet: KubeletDouble, start: Start
+) -> None:
+    agent = start(TEN)
+    registered(kubelet)
+    agent.configure(agent.file.read_text().partition("\n")[2].replace("gpu: 10", "gpu: 1000000"))
+    agent.reload()
+    until("that is told", lambda: any("1000000 devices make a list" in said for said in agent.status().problems))
+    (answer,) = kubelet.plugins[0].allocate(["mock.com_gpu-3"]).container_responses
+    assert dict(answer.envs) == {"MOCK_COM_GPU": "mock.com_gpu-3"}
+    with pytest.raises(grpc.RpcError, match="mock.com/gpu has no device mock.com_gpu-10"):
+        kubelet.plugins[0].allocate(["mock.com_gpu-10"])
+    kubelet.stop()
+    kubelet.start()
+    registered(kubelet)  # with the ten that it had
+    until("that is told again", lambda: any("1000000 devices make a list" in said for said in agent.status().problems))
+    agent.configure(agent.file.read_text().partition("\n")[2].replace("gpu: 1000000", "gpu: 5"))
+    agent.reload()
+    until("the good list is out", lambda: len(kubelet.plugins[0].lists[-1]) == 5)
+    until("it is healthy again", lambda: agent.status().healthy)
+
+
 def test_resources_come_and_go_with_the_configuration(kubelet: KubeletDouble, start: Start, place: Path) -> None:
     agent = start(TEN)
     registered(kubelet)
@@ -160,7 +182,7 @@ def test_a_refusal_is_told_and_tried_again(kubelet: KubeletDouble, start: Start)
 def test_a_dead_socket_without_a_kubelet_is_no_kubelet(kubelet: KubeletDouble, start: Start, place: Path) -> None:
     kubelet.stop()
     (place / "k" / "kubelet.sock").touch()
-    agent = start(TEN + FAST)
+    agent = start(TEN + "retry_seconds: 600\n")
     until("it fails", lambda: "registration failed" in agent.log())
     kubelet.start()
     registered(kubelet)

@@ -36,6 +36,10 @@ class Site:
         self.state.refresh([RESOURCE], self.living.__contains__, kubelet, now)
         return set(self.ledger.ids(RESOURCE))
 
+    def holders(self) -> dict[int, str]:
+        """The names of pods whose UID is known, by number."""
+        return {int(held.uid[:8], 16): held.pod for held in self.ledger.holders(RESOURCE) if held.uid}
+
 
 @pytest.fixture
 def site(place: Path) -> Iterator[Site]:
@@ -62,6 +66,36 @@ def test_the_list_is_not_asked_for_right_after_a_grant(site: Site) -> None:
     assert site.pods.asked == asked
     site.look(10.1 + QUIET_SECONDS)
     assert site.pods.asked == asked + 1
+
+
+def test_while_grants_do_not_stop_holders_are_known_from_what_is_written_down(site: Site) -> None:
+    """A pod each second: the kubelet gives it a block, writes that down, and makes its control group."""
+    site.look(0)
+    site.look(SETTLE_SECONDS)
+    for number in range(1, 6):
+        now = SETTLE_SECONDS + number
+        site.ledger.grant(RESOURCE, [f"CM-0-{number}"], now)
+        asked = site.pods.asked
+        site.look(now + 0.1)
+        assert site.pods.asked == asked, "it is not written down yet"
+        site.pods.give(number, f"CM-0-{number}")
+        site.look(now + 0.2)
+        assert site.pods.asked == asked, "it is, and the kubelet may go on with the pod's other containers"
+        assert number not in site.holders()
+        site.living.add(uid(number))
+        site.look(now + 0.3)
+        assert site.holders() == {one: f"job-{one}" for one in range(1, number + 1)}
+
+
+def test_while_a_kubelet_begins_and_grants_the_list_waits_and_holders_are_known(site: Site) -> None:
+    site.look(0)
+    asked = site.pods.asked
+    site.ledger.grant(RESOURCE, ["CM-0-0"], 10.0)
+    site.pods.give(1, "CM-0-0")
+    site.look(10.1)
+    assert (site.holders(), site.pods.asked) == ({1: ""}, asked)
+    site.look(10.1 + QUIET_SECONDS)
+    assert (site.holders(), site.pods.asked) == ({1: "job-1"}, asked + 1)
 
 
 def test_what_is_written_down_counts_while_a_kubelet_begins_and_then_while_the_pod_lives(site: Site) -> None:

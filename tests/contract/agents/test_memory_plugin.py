@@ -107,6 +107,23 @@ def test_it_shrinks_within_a_second_or_two_but_not_below_what_is_held(site: Site
     assert len(site.plugin().lists) == 2
 
 
+def test_while_grants_do_not_stop_a_holders_memory_is_its_own(site: Site) -> None:
+    agent = site.start()
+    site.until_offered(SIXTEEN)
+    plugin, blocks = site.plugin(), SIXTEEN[:4]
+    plugin.allocate(blocks)
+    site.pods.give(1, *blocks)
+    site.node.pod(uid(1), 2 * GIB)
+    site.node.memory(20 * GIB, 8 * GIB)
+
+    def held() -> list[object]:
+        plugin.allocate(["CM-0-15"])  # of a pod that waits for its other containers' devices
+        return [row[2] for row in agent.status().tables[2].rows]
+
+    until("the page knows the pod", lambda: held() == [4])
+    assert sorted(site.offered()) == sorted(SIXTEEN)
+
+
 def test_a_block_goes_when_its_pod_has_gone(site: Site) -> None:
     site.pods.give(1, "CM-0-40")
     site.start()

@@ -171,9 +171,10 @@ def test_a_round_is_refused_by_a_budget_and_then_takes_the_next_pod(
     )
     reclaimers.append(reclaimer)
     # Little is available, so the free blocks of other nodes are looked for; but not too little yet.
-    snapshot = Snapshot(BLOCKS, 512 * MIB, 6, 6, pods)
+    snapshot = Snapshot(BLOCKS, 512 * MIB, 6, 6, 6, pods)
     reclaimer.tick(time.monotonic(), snapshot)
-    until("it knows the pods and the room", lambda: reclaimer.knows(pod.uid for pod in pods) and reclaimer.room)
+    until("it knows the pods", lambda: {pod.uid for pod in pods} == reclaimer.worker.known.keys())
+    until("and the room", lambda: reclaimer.room)
     assert [(room.node, room.blocks) for room in reclaimer.room] == [(OTHER, 2)]
     meminfo.write_text(text.format(10_000 << 10, 460 << 10))
     until("an eviction is done", lambda: any(row[4] == "done" for row in reclaimer.table.rows))

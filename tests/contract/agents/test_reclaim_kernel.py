@@ -2,8 +2,9 @@
 # Apache-2.0 License (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """The kernel's side, on this machine's own kernel: its word on pressure, and the end of a control group.
 
-Pressure is made by a process that reads a file larger than its control group may cache. What needs control groups of
-version 2 with memory (memory.reclaim, memory.max of a pod's slice) is proven in VMs: molecule/memory.
+Pressure is made by a process that reads a file larger than its control group may cache. A pod's limit, and that it goes
+when memory is short, are proven in VMs: molecule/memory. What a kernel does at memory.reclaim no test looks at: that it
+is written, and what stands in for it, is shown on files only (tests/unit/agents/device_plugin/test_reclaim_cgroup.py).
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ made up, the kubelet a double."""
 from __future__ import annotations
 
 import json
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -45,13 +46,14 @@ class Site:
             f"reclaim: {json.dumps(settings)}\nmemory: {json.dumps({RESOURCE: self.node.settings()})}\n"
         )
 
-    def pod(self, name: str, use: int, *blocks: str) -> Path:
-        container = {"name": "main", "image": "none", "resources": {"limits": {RESOURCE: str(len(blocks))}}}
+    def pod(self, name: str, use: int, *blocks: str, sidecar: str = "") -> Path:
+        asked = {"main": {RESOURCE: str(len(blocks))}, **({"sidecar": {"memory": sidecar}} if sidecar else {})}
+        containers = [{"name": n, "image": "none", "resources": {"limits": limits}} for n, limits in asked.items()]
         document = {
             "apiVersion": "v1",
             "kind": "Pod",
             "metadata": {"name": name, "namespace": SPACE},
-            "spec": {"nodeName": NODE, "containers": [container]},
+            "spec": {"nodeName": NODE, "containers": containers},
         }
         self.server.kubectl("create", "-f", "-", stdin=json.dumps(document))
         uid = self.ask("pod", name, ".metadata.uid")
@@ -133,6 +135,30 @@ def test_while_the_api_is_down_pods_are_still_limited_and_killed(
     finally:
         api_server.start()
     until("it is evicted when the API is back", lambda: site.leaving("only"), 60)
+
+
+def test_a_sidecars_limit_outlives_a_restart_of_the_agent_while_the_api_is_down(
+    site: Site, start: Start, api_server: ApiServer
+) -> None:
+    only = site.pod("only", 900 * MIB, "CM-0-0", sidecar="1Gi")
+    agent = start(site.config())
+    until("the API told of the sidecar", lambda: (only / "memory.max").read_text() == str(1536 * MIB))
+    agent.end()
+    (site.place / "notify").unlink()
+    api_server.kill()
+    try:
+        agent = start(site.config())
+
+        def metrics() -> str:
+            with urllib.request.urlopen(f"http://127.0.0.1:{agent.port}/metrics", timeout=5) as answer:
+                return str(answer.read().decode())
+
+        until("it is up", lambda: agent.notified("READY=1"))
+        until("it looked at the limit", lambda: "colocation_limited_pods 1\n" in metrics())
+        assert (only / "memory.max").read_text() == str(1536 * MIB)
+        assert "colocation_limit_writes_total{" not in metrics()
+    finally:
+        api_server.start()
 
 
 def test_a_dry_run_touches_nothing(site: Site, start: Start) -> None:

@@ -1,6 +1,6 @@
 # Copyright: colocation.kubernetes contributors
 # Apache-2.0 License (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""`python3 -m colocation.device_plugin`."""
+"""`colocation-device-plugin`, which is `python3 -m colocation.device_plugin`."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ AGENT = command_line.Agent(
     place=lambda config: command_line.Place(config.status.address, config.status.port),
     log_level=lambda config: config.log_level,
     make=_make,
+    program="colocation-device-plugin",
 )
 
 if __name__ == "__main__":

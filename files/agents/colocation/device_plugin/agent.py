@@ -149,7 +149,7 @@ class DevicePluginAgent:
         due = min(self._next_look, self._looked + PENDING_SECONDS) if pending else self._next_look
         if not fell and now < due:
             return
-        self._tree.refresh()
+        self._tree.refresh(now)
         kubelet = file_id(os.path.join(self._config.kubelet_dir, "kubelet.sock"))
         known = self._kubelet and self._kubelet.refresh(self._plugins.keys(), self._tree.lives, kubelet, now)
         if known is None and now < due + PENDING_SECONDS:

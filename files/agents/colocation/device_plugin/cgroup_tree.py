@@ -5,7 +5,8 @@
     systemd    <root>[/…]/kubepods.slice[/kubepods-<qos>.slice]/kubepods[-<qos>]-pod<uid with _>.slice
     cgroupfs   <root>[/…]/kubepods[/<qos>]/pod<uid>
 
-Between root and kubepods may stand what `--cgroup-root` names (kind: kubelet.slice/kubelet-kubepods.slice). Only
+Between root and kubepods may stand what `--cgroup-root` names (kind: kubelet.slice/kubelet-kubepods.slice). There may
+be several: a kubelet that was moved from one driver to the other leaves the first until the node starts anew. Only
 version 2 of control groups is looked at. Directories come and go while we look; one that goes is not there.
 """
 
@@ -15,6 +16,7 @@ import os
 import re
 
 DEPTH = 3  # how far below the root kubepods may be
+FIND_SECONDS = 60.0  # between two looks for kubepods, which cost more than those for pods
 _KUBEPODS = re.compile(r"(?:[\w.-]+-)?kubepods(?:\.slice)?")
 _QOS = re.compile(r"(?:.*-)?(?:burstable|besteffort)(?:\.slice)?")
 _POD = re.compile(r"(?:.*-)?pod([0-9a-f][0-9a-f_-]{7,63})(?:\.slice)?")
@@ -25,16 +27,14 @@ def is_version_2(root: str) -> bool:
     return os.path.exists(f"{root}/cgroup.controllers")
 
 
-def find_kubepods(root: str) -> str:
-    """The directory above all pods; empty where there is none."""
-    level = [root]
+def find_kubepods(root: str) -> tuple[str, ...]:
+    """The directories above pods, those near the root first."""
+    found, level = [], [root]
     for _depth in range(DEPTH):
         below = sorted(path for directory in level for path in _directories(directory))
-        for path in below:
-            if _KUBEPODS.fullmatch(os.path.basename(path)):
-                return path
-        level = below
-    return ""
+        found += [path for path in below if _KUBEPODS.fullmatch(os.path.basename(path))]
+        level = [path for path in below if not _KUBEPODS.fullmatch(os.path.basename(path))]
+    return tuple(found)
 
 
 def pods(kubepods: str) -> dict[str, str]:
@@ -65,28 +65,35 @@ def _directories(path: str) -> list[str]:
 
 
 class PodTree:
-    """The pods' directories as they are now; finds kubepods anew when it is gone."""
+    """The pods' directories as they are now; finds kubepods anew when one is gone, and every minute."""
 
     def __init__(self, root: str) -> None:
         self.root = root
-        self.kubepods = ""
+        self.kubepods = ""  # of several the one with most pods: the other is left over
         self.pods: dict[str, str] = {}
         self.problem = ""
+        self._places: tuple[str, ...] = ()
+        self._found_at = 0.0
 
-    def refresh(self) -> None:
+    def refresh(self, now: float) -> None:
         """Look again. Without kubepods there are no pods, and `problem` says why."""
         if not is_version_2(self.root):
-            self.kubepods, self.pods = "", {}
+            self.kubepods, self.pods, self._places = "", {}, ()
             self.problem = f"{self.root} has no control groups of version 2"
             return
+        if now - self._found_at >= FIND_SECONDS:
+            self._places = ()
         for _try in range(2):
-            self.kubepods = self.kubepods or find_kubepods(self.root)
+            if not self._places:
+                self._places, self._found_at = find_kubepods(self.root), now
             try:
-                self.pods = pods(self.kubepods) if self.kubepods else {}
+                found = {place: pods(place) for place in self._places}
             except OSError:
-                self.kubepods = ""
+                found, self._places = {}, ()
             else:
                 break
+        self.kubepods = max(found, key=lambda place: len(found[place]), default="")
+        self.pods = {uid: path for place in (*found, self.kubepods) if place for uid, path in found[place].items()}
         self.problem = "" if self.kubepods else f"there is no kubepods in {self.root}; the kubelet has made no pods yet"
 
     def lives(self, uid: str) -> bool:

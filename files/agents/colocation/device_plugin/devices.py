@@ -112,8 +112,7 @@ class MockSource(Source):
         return self._devices
 
     def grant(self, ids: Sequence[str]) -> Grant:
-        if not self._refused:  # else the kubelet goes on with the list that it has
-            refuse_unknown(self.resource, ids, self._ids)
+        refuse_unknown(self.resource, ids, self._ids)
         return Grant({variable_name(self.resource): ",".join(ids)})
 
 

@@ -74,13 +74,14 @@ def join(
     """
     if listed is None and kept is None:
         return tuple(before)
-    # Where the checkpoint can't be read, what it last said goes on for pods that live.
+    # Where one can't be read, what it alone said goes on: of the checkpoint, for pods that live.
+    listed = listed if listed is not None else [held for held in before if not held.uid]
     known = kept if kept is not None else [held for held in before if held.uid]
     living = sorted(known, key=lambda held: lives(held.uid))  # of two that have a device, the one that lives counts
     by_id = {(held.resource, held.container, id): held for held in living for id in held.ids}
     found: list[Held] = []
     used: set[Held] = set()
-    for one in listed or ():
+    for one in listed:
         match = next(filter(None, (by_id.get((one.resource, one.container, id)) for id in one.ids)), None)
         used |= {match} if match else set()
         uid = match.uid if match else ""

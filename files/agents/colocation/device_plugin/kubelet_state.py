@@ -3,7 +3,8 @@
 """Reads who holds what from the kubelet: its PodResources socket and its device checkpoint.
 
 The list is never asked for while a container is being given its devices, nor right after: with pods around that ended,
-the kubelet then counts anew what is taken and forgets what it is about to write down.
+the kubelet then counts anew what is taken and forgets what it is about to write down. The checkpoint is a file and can
+always be read; a pod that stands in it, and lives, was given all that it gets.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ MESSAGES = message_classes("v1", TABLE)
 CHECKPOINT = "kubelet_internal_checkpoint"
 MOST_BYTES = 64 << 20
 LIST_SECONDS = 3.0
-QUIET_SECONDS = 1.0  # after a grant, before the list is asked for
+QUIET_SECONDS = 1.0  # after a grant that is not written down yet, before the list is asked for
 SETTLE_SECONDS = 120.0  # after a kubelet's start: its list may be short, and pods may have no control group yet
 log = Log("device_plugin")
 
@@ -54,6 +55,10 @@ def read_list(content: bytes, resources: Collection[str]) -> tuple[Held, ...]:
                 held = Held(resource, container.name, tuple(some), "", pod.namespace, pod.name)
                 found.append(held)
     return tuple(found)
+
+
+def _all_live(_uid: str) -> bool:
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,19 +87,23 @@ class KubeletState:
     def refresh(
         self, resources: Collection[str], lives: Callable[[str], bool], kubelet: object, now: float
     ) -> tuple[Held, ...] | None:
-        """Who holds what; None where it is not the moment to ask. `kubelet` is what tells one kubelet from the next."""
-        if self._ledger.granted_since(now - QUIET_SECONDS):
-            return None
+        """Who holds what; None where somebody is not known yet. `kubelet` is what tells one kubelet from the next."""
         if frozenset(resources) != self._resources:
             self._resources, self._file = frozenset(resources), None
         if kubelet != self._kubelet:
             self._kubelet, self._settled_at = kubelet, now + SETTLE_SECONDS
         settling = now < self._settled_at
+        lives = _all_live if settling else lives
         problems: list[str] = []
-        listed, kept = self._list(problems), self._checkpoint(problems)
+        kept = self._checkpoint(problems)
+        if self._ledger.granted_since(now - QUIET_SECONDS):
+            self._ledger.update(None, kept, lives, now)
+            if settling or self._ledger.granted_since(now - QUIET_SECONDS):
+                return None
+        listed = self._list(problems)
         self.blind = listed is None and kept is None
         self._note("; ".join(problems))
-        return self._ledger.update(listed, kept, (lambda _uid: True) if settling else lives, now)
+        return self._ledger.update(listed, kept, lives, now)
 
     def close(self) -> None:
         channel, self._channel = self._channel, None

@@ -46,7 +46,8 @@ class Life:
 
     registered_with: FileId | None = None  # the kubelet.sock of our registration
     watched_at: float = 0.0  # when the list was last seen to be watched; the registration counts as that
-    next_try: float = 0.0
+    tried_with: FileId | None = None  # the kubelet.sock of the try that failed …
+    next_try: float = 0.0  # … and when that one is tried again
     failures: int = 0  # in a row
 
 
@@ -79,7 +80,7 @@ def decide(life: Life, sight: Sight, grace: float) -> Decision:
 def _unregistered(life: Life, sight: Sight) -> Decision:
     if sight.kubelet is None:
         return Decision(Step.WAIT, "the kubelet is not there", life)
-    if sight.now < life.next_try:
+    if sight.now < life.next_try and sight.kubelet == life.tried_with:
         return Decision(Step.WAIT, "the last try failed; the next one follows", life)
     return Decision(Step.BEGIN, "not registered", life)
 
@@ -89,10 +90,11 @@ def registered(now: float, kubelet: FileId) -> Life:
     return Life(registered_with=kubelet, watched_at=now)
 
 
-def failed(life: Life, now: float, retry: float) -> Life:
-    """After it could not be done: later, and each time a little later, up to eight times `retry`."""
-    failures = life.failures + 1
-    return Life(next_try=now + retry * min(2 ** (failures - 1), 8), failures=failures)
+def failed(life: Life, now: float, retry: float, kubelet: FileId | None) -> Life:
+    """After it could not be done: later, and each time a little later, up to eight times `retry`. Another kubelet is
+    tried at once."""
+    failures = life.failures + 1 if kubelet == life.tried_with else 1
+    return Life(tried_with=kubelet, next_try=now + retry * min(2 ** (failures - 1), 8), failures=failures)
 
 
 def stem(resource: str) -> str:

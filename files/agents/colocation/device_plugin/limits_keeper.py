@@ -11,6 +11,8 @@ to the next one, those last that failed: an agent with hundreds of pods still he
 
 from __future__ import annotations
 
+import contextlib
+import glob
 import os
 import subprocess
 import time
@@ -117,6 +119,15 @@ class Keeper:
             return f"systemctl did not answer within {COMMAND_SECONDS:g} s"
         gone = not os.path.isdir(limit.cgroup)
         return "" if done.returncode == 0 or gone else done.stderr.strip() or f"systemctl ended with {done.returncode}"
+
+
+def container_limits(cgroup: str) -> tuple[int, ...]:
+    """The limits of a pod's running containers that have one."""
+    found = []
+    for file in glob.iglob(f"{glob.escape(cgroup)}/*/memory.max"):
+        with contextlib.suppress(OSError, ValueError), open(file, encoding="ascii") as stream:
+            found.append(int(stream.read()))  # "max" is no number
+    return tuple(found)
 
 
 def _could_not(limit: Limit, why: str) -> str:

@@ -11,7 +11,7 @@ from colocation.device_plugin.memory_readers import Roots
 from colocation.device_plugin.memory_snapshot import MemorySnapshot, Zone
 
 REFRESH_BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
-ZONE_COLUMNS = ("zone", "total", "available", "online", "expected", "kept back", "target", "held", "offered")
+ZONE_COLUMNS = ("zone", "total", "available", "online", "expected", "kept back", "target", "fits", "held", "offered")
 HOLDER_COLUMNS = ("pod", "container", "blocks", "right", "used by the pod", "control group")
 GIB = 1 << 30
 
@@ -26,6 +26,7 @@ class MemoryMetrics:
         self._online = registry.gauge("colocation_memory_online_bytes", "What all but the blocks use.", zone)
         self._expected = registry.gauge("colocation_memory_expected_bytes", "Online use that is reckoned with.", zone)
         self._target = registry.gauge("colocation_memory_target_blocks", "Blocks that may be offered.", zone)
+        self._fits = registry.gauge("colocation_memory_fitting_blocks", "Blocks that there is memory for now.", zone)
         self._held = registry.gauge("colocation_memory_held_blocks", "Blocks that containers hold.", zone)
         self._unit = registry.gauge("colocation_memory_block_bytes", "Size of a block.")
         self._resizes = registry.counter("colocation_memory_resizes_total", "Changes of the target.", ("direction",))
@@ -62,9 +63,11 @@ class MemoryMetrics:
             self._online.set(zone.online, zone=label)
             self._expected.set(zone.expected, zone=label)
             self._target.set(zone.target, zone=label)
+            self._fits.set(zone.fits, zone=label)
             self._held.set(zone.allocated, zone=label)
+        used = (self._total, self._available, self._online, self._expected)
         for gone in self._zones.difference(now):
-            for gauge in (self._total, self._available, self._online, self._expected, self._target, self._held):
+            for gauge in (*used, self._target, self._fits, self._held):
                 gauge.forget(zone=gone)
         self._zones = set(now)
 
@@ -80,6 +83,7 @@ def tables(snapshot: MemorySnapshot) -> tuple[Table, ...]:
             _gib(zone.expected),
             _gib(zone.reserve + zone.watermark),
             zone.target,
+            zone.fits,
             zone.allocated,
             max(zone.target, zone.allocated),
         )

@@ -41,6 +41,7 @@ class Zone:
     watermark: int
     target: int  # blocks that may be offered
     allocated: int  # blocks that are held
+    fits: int  # blocks that there is memory for beside `online`: at least the target
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,7 @@ class MemorySnapshot:
     reserve: int
     target: int  # blocks that may be offered
     allocated: int  # blocks that are held
+    fits: int  # blocks that there is memory for now
     zones: tuple[Zone, ...]
     holders: tuple[Holder, ...]
     kubepods: str = ""  # the directory above all pods; "" where it was not found

@@ -222,6 +222,7 @@ class MemorySource(Source):
                 account.rules.margins.watermark_bytes(account.reading.total),
                 account.target,
                 taken.get(number, 0),
+                account.fits,
             )
             for number, account in sorted(self._zones.items())
         )
@@ -242,6 +243,7 @@ class MemorySource(Source):
             margins.reserve,
             sum(zone.target for zone in zones),
             sum(zone.allocated for zone in zones),
+            sum(zone.fits for zone in zones),
             zones,
             named,
             kubepods,

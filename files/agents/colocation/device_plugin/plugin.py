@@ -73,7 +73,7 @@ class Plugin:
     """One resource; used from one thread, but for `view`."""
 
     def __init__(self, source: Source, rules: Rules, metrics: Metrics, ledger: Ledger) -> None:
-        self._source = source
+        self._source = self._serving = source  # the one that is wanted, and the one of the list that is out
         self._rules = rules
         self._metrics = metrics
         self._ledger = ledger
@@ -87,20 +87,20 @@ class Plugin:
         self.view = View(source.resource)
 
     def change(self, source: Source, rules: Rules) -> None:
-        """Go on with another source of the same resource: a stream that lives sees only that its list changes."""
+        """Go on with another source of the same resource: a stream that lives sees only that its list changes. Until
+        there is a list of the new one, the old one answers for the devices that the kubelet has."""
         self._source = source
         self._rules = rules
-        if self._server is not None:
-            self._server.source = source
 
     def tick(self, alive: Callable[[], None]) -> None:
         """Look around and act; an error is this plugin's alone."""
         try:
-            refused = self._encode()
-            if refused is None:
-                self._act(alive)
-            else:
+            refused = self._encode() or ""
+            if self._devices is None:
                 self._note(refused)
+            else:  # also a kubelet that starts anew meanwhile is told the last good list
+                self._serving = self._serving if refused else self._source
+                self._act(alive, refused)
         except Exception as problem:
             log.debug("this round failed", resource=self._source.resource, error=repr(problem))
             self._note(f"this round failed: {reason(problem)}")
@@ -139,16 +139,18 @@ class Plugin:
         self._from = (offered, held)
         return self._refused
 
-    def _act(self, alive: Callable[[], None]) -> None:
-        if self._server is not None and self._server.offer.publish(self._content):
-            self._metrics.sent.add(resource=self._source.resource)
+    def _act(self, alive: Callable[[], None], problem: str) -> None:
+        if self._server is not None:
+            self._server.source = self._serving
+            if self._server.offer.publish(self._content):
+                self._metrics.sent.add(resource=self._source.resource)
         decision = lifecycle.decide(self._life, self._look(), self._rules.grace)
         self._life = decision.life
         if decision.step is Step.BEGIN:
             log.info("beginning", resource=self._source.resource, why=decision.why)
             self._begin(alive)
         elif decision.step is Step.KEEP:
-            self._problem = ""
+            self._note(problem)
 
     def _show(self) -> None:
         resource, server = self._source.resource, self._server
@@ -165,7 +167,7 @@ class Plugin:
 
     def _note(self, problem: str) -> None:
         """Remember a problem for the status; the log has it once."""
-        if problem != self._problem:
+        if problem and problem != self._problem:
             log.error("not working", resource=self._source.resource, why=problem)
         self._problem = problem
 
@@ -178,15 +180,15 @@ class Plugin:
             self._sweep()
             name = lifecycle.socket_name(self._stem, lifecycle.incarnation(time.time_ns()))
             path = os.path.join(self._rules.directory, name)
-            self._server = PluginServer(self._source, path, self._content, self._granted)
+            self._server = PluginServer(self._serving, path, self._content, self._granted)
             os.chmod(path, 0o600)
             self._point_link_at(name)
             alive()
             dial(path)
             alive()
-            register(kubelet_socket, name, self._source.resource, self._source.options)
+            register(kubelet_socket, name, self._serving.resource, self._serving.options)
         except (OSError, RuntimeError, grpc.RpcError) as problem:
-            self._fail(problem)
+            self._fail(problem, kubelet)
         else:
             # The kubelet seen before the call: if another has come since, the next round begins anew.
             self._life = lifecycle.registered(time.monotonic(), kubelet) if kubelet else Life()
@@ -200,9 +202,9 @@ class Plugin:
         self._metrics.grants.add(resource=resource)
         self._metrics.granted.add(len(ids), resource=resource)
 
-    def _fail(self, problem: Exception) -> None:
+    def _fail(self, problem: Exception, kubelet: lifecycle.FileId | None) -> None:
         self._end()
-        self._life = lifecycle.failed(self._life, time.monotonic(), self._rules.retry)
+        self._life = lifecycle.failed(self._life, time.monotonic(), self._rules.retry, kubelet)
         self._problem = f"The registration with the kubelet failed: {reason(problem)}"
         self._metrics.failed.add(resource=self._source.resource)
         log.warning("registration failed", resource=self._source.resource, why=reason(problem))

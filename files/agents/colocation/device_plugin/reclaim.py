@@ -9,11 +9,12 @@ stalls, but no watermark. Moving pages between NUMA nodes frees nothing of the w
 | level | when | rungs |
 |---|---|---|
 | HARD | what is available falls below the hard watermark, or will within half a second at this rate | kill |
-| SOFT | it is below the soft one, and tasks stall, or a check finds it so | squeeze, then migrate, then evict |
-| PRESSED | tasks stall, but enough is available | squeeze |
-| OVER | two checks find more blocks held than the node can give | migrate, then evict |
+| SOFT | it is below the soft one, and tasks stall, or a check finds it so | migrate, then evict, and squeeze |
+| PRESSED | tasks stall, and less than twice the soft watermark is available | squeeze |
+| OVER | two checks find more blocks held than the node has memory for | migrate, then evict |
 
 What was told to go and still holds memory counts as coming, for the time that it was given; so nothing is freed twice.
+Who was killed has a second, and more as long as he gets smaller. Who does not is not counted on any more.
 """
 
 from __future__ import annotations
@@ -24,7 +25,11 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 LOOK_AHEAD = 0.5  # seconds; a look and a kill take less
-KILL_SECONDS = 1.0  # the memory of processes that were killed is back by then
+RATE_SECONDS = 1.0  # over which the growth of others is taken
+WATCH_SECONDS = 5.0  # after a round pods are read in each look
+KILL_SECONDS = 1.0  # the memory of processes that were killed is back by then, or they get smaller …
+LONG_KILL_SECONDS = 30.0  # … and are waited for at most so long
+NOISE = 1 << 20  # a pod's use differs by less though nothing happened
 LEAST_WAIT, MOST_WAIT = 0.1, 1.0  # seconds between two looks
 
 
@@ -68,6 +73,7 @@ class Rules:
     unmanaged: bool
     static: bool
     budgets_at_hard: bool  # disruption budgets are honoured there too
+    enforced: bool  # pods are held to their blocks
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +105,8 @@ class Sight:
     free: int
     falling: float  # bytes a second that `available` loses
     stalled: bool  # the kernel said so since the last look
-    target: int  # blocks, as allocated
-    allocated: int
+    fits: int  # blocks that there is memory for, beside what others use now
+    allocated: int  # blocks that are held
     candidates: tuple[Candidate, ...]
 
 
@@ -110,6 +116,16 @@ class Going:
 
     rung: Rung
     until: float  # by then it is gone, or counts as staying
+    least: int = 0  # of one that was killed: what it used since, at the least …
+    again: float = float("-inf")  # … and when it may be killed once more, unless it grows before
+
+
+@dataclass(frozen=True, slots=True)
+class Others:
+    """What all but these holders used when it was looked at, less a constant, within their blocks."""
+
+    holders: frozenset[str] = frozenset()
+    seen: tuple[tuple[float, int], ...] = ()
 
 
 _NONE: Mapping[str, Going] = MappingProxyType({})
@@ -126,6 +142,7 @@ class Memory:
     was_over: bool = False  # at the last check
     going: Mapping[str, Going] = field(default_factory=lambda: _NONE)
     refused: Mapping[str, float] = field(default_factory=lambda: _NOBODY)  # by a budget, and until when
+    others: Others = Others()
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,9 +172,9 @@ class Decision:
 def decide(memory: Memory, sight: Sight, rules: Rules) -> Decision:
     """What to do after a look."""
     due = sight.now - memory.checked >= rules.check
-    over = rules.evict_over and sight.allocated > sight.target
-    level = _level(memory, sight, rules, due, over)
-    memory = _forget(memory, sight)
+    over = rules.evict_over and sight.allocated > sight.fits
+    memory = replace(_forget(memory, sight), others=_watched(memory.others, sight))
+    level = _level(sight, rules, _ahead(memory, sight, rules), due, over and memory.was_over)
     if due:
         memory = replace(memory, checked=sight.now, was_over=over)
     rested = sight.now - memory.acted >= rules.cooldown
@@ -166,31 +183,36 @@ def decide(memory: Memory, sight: Sight, rules: Rules) -> Decision:
     leaving = {action.uid for action in ends}
     squeezes = tuple(action for action in squeezes if action.uid not in leaving)
     if ends:
-        memory = replace(memory, acted=sight.now, going=_with(memory.going, ends, sight.now, rules))
+        memory = replace(memory, acted=sight.now, going=_with(memory.going, ends, sight.now))
     if squeezes:
         memory = replace(memory, squeezed=sight.now)
-    return Decision(level, squeezes + ends, memory, short)
+    return Decision(level, ends + squeezes, memory, short)
 
 
 def needs_pods(memory: Memory, sight: Sight, rules: Rules) -> bool:
     """Whether this look is of interest without its candidates; reading them costs some files."""
     due = sight.now - memory.checked >= rules.check
-    return due or _level(memory, sight, rules, due, over=False) is not Level.CALM
+    lately = sight.now - memory.acted < WATCH_SECONDS  # then what others take is hidden by what comes back
+    ahead = sight.available - max(0.0, sight.falling) * LOOK_AHEAD
+    return due or lately or _level(sight, rules, ahead, due, over=False) is not Level.CALM
 
 
 def may_evict_soon(sight: Sight, rules: Rules) -> bool:
     """Whether it is worth while to know where else blocks are free."""
-    return sight.available < 2 * rules.soft or sight.allocated > sight.target
+    return sight.available < 2 * rules.soft or sight.allocated > sight.fits
 
 
-def evicted(memory: Memory, uid: str, rung: Rung, until: float) -> Memory:
+def evicted(memory: Memory, uid: str, until: float) -> Memory:
     """The API took the eviction; by then the pod should be gone, and what it has in volumes of memory."""
-    return replace(memory, going={**memory.going, uid: Going(rung, until)})
+    if _killed(memory, uid):
+        return memory  # that is quicker
+    return replace(memory, going={**memory.going, uid: Going(Rung.EVICT, until)})
 
 
 def failed(memory: Memory, uid: str) -> Memory:
-    """Nothing was done; the pod may be chosen again."""
-    return replace(memory, going={other: going for other, going in memory.going.items() if other != uid})
+    """Nothing was done; the pod may be chosen again, unless it was killed meanwhile."""
+    going = {other: kept for other, kept in memory.going.items() if other != uid or _killed(memory, uid)}
+    return replace(memory, going=going)
 
 
 def refused(memory: Memory, uid: str, until: float) -> Memory:
@@ -212,24 +234,47 @@ def wait(sight: Sight, rules: Rules) -> float:
     return min(MOST_WAIT, max(LEAST_WAIT, soonest / 2))
 
 
-def _level(memory: Memory, sight: Sight, rules: Rules, due: bool, over: bool) -> Level:
-    ahead = sight.available - max(0.0, sight.falling) * LOOK_AHEAD
+def _level(sight: Sight, rules: Rules, ahead: float, due: bool, over: bool) -> Level:
     if ahead < rules.hard:
         return Level.HARD
     if sight.available < rules.soft and (sight.stalled or due):
         return Level.SOFT
-    if due and over and memory.was_over:
+    if due and over:
         return Level.OVER
-    return Level.PRESSED if sight.stalled else Level.CALM
+    return Level.PRESSED if sight.stalled and sight.available < 2 * rules.soft else Level.CALM
+
+
+def _ahead(memory: Memory, sight: Sight, rules: Rules) -> float:
+    """What is available after the time that is looked ahead, at this rate. But holders stop where their blocks end, and
+    what comes back from those that were killed does not make the others slower."""
+    least, most = _growth(memory.others)
+    lost = max(0.0, sight.falling) * LOOK_AHEAD
+    if rules.enforced:
+        left = (c.allowance - c.use for c in sight.candidates if not _killed(memory, c.uid))
+        lost = min(lost, sum(max(0, more) for more in left) + most * LOOK_AHEAD)
+    return sight.available - max(lost, least * LOOK_AHEAD)
+
+
+def _watched(others: Others, sight: Sight) -> Others:
+    """With what this look shows; anew where more pods hold blocks, for what they had before counts as others' use."""
+    holders = frozenset(c.uid for c in sight.candidates)
+    used = -sight.available - sum(min(c.use, c.allowance) for c in sight.candidates)
+    seen = (*(others.seen if holders <= others.holders else ()), (sight.now, used))
+    old = sum(sight.now - when >= RATE_SECONDS for when, _used in seen)
+    return Others(holders, seen[max(0, old - 1) :])
+
+
+def _growth(others: Others) -> tuple[float, float]:
+    """Bytes a second that others take more: at the least, and as if all since the look before had come in the last."""
+    (then, before), (now, used) = others.seen[0], others.seen[-1]
+    more, passed = max(0, used - before), now - then
+    return more / max(passed, RATE_SECONDS), more / min(passed, RATE_SECONDS) if passed > 0 else float("inf")
 
 
 def _hard(memory: Memory, sight: Sight, rules: Rules) -> Ends:
     """Back above the soft watermark, at the present rate. Who was evicted goes first: he is leaving anyway."""
-    ahead = sight.available - max(0.0, sight.falling) * LOOK_AHEAD
-    coming = _coming(memory, sight, (Rung.KILL,))
-    need = int(rules.soft - ahead) - coming
-    killed = {uid for uid, going in memory.going.items() if going.rung is Rung.KILL}
-    able = [c for c in sight.candidates if c.uid not in killed and _may(c, rules, last_rung=True)]
+    need = int(rules.soft - _ahead(memory, sight, rules)) - _coming(memory, sight, (Rung.KILL,))
+    able = [c for c in sight.candidates if not _killed(memory, c.uid) and _may(c, rules, last_rung=True)]
     if rules.budgets_at_hard:
         able = [c for c in able if c.uid not in memory.refused]
     ordered = sorted(able, key=lambda c: (c.uid not in memory.going, c.order))
@@ -247,8 +292,8 @@ def _soft(memory: Memory, sight: Sight, rules: Rules) -> Ends:
 
 def _over(memory: Memory, sight: Sight, rules: Rules) -> Ends:
     leaving = sum(c.blocks for c in sight.candidates if c.uid in memory.going)
-    need = sight.allocated - sight.target - leaving
-    why = f"{sight.allocated} blocks are held and the node can give {sight.target}"
+    need = sight.allocated - sight.fits - leaving
+    why = f"{sight.allocated} blocks are held and the node has memory for {sight.fits}"
     return _evict(memory, sight, rules, need, lambda c: c.blocks, why)
 
 
@@ -311,22 +356,45 @@ def _take(
 
 
 def _coming(memory: Memory, sight: Sight, rungs: tuple[Rung, ...]) -> int:
-    going = memory.going
-    return sum(c.use for c in sight.candidates if c.uid in going and going[c.uid].rung in rungs)
+    coming = {uid for uid, going in memory.going.items() if going.rung in rungs and going.until > sight.now}
+    return sum(c.use for c in sight.candidates if c.uid in coming)
+
+
+def _killed(memory: Memory, uid: str) -> bool:
+    return uid in memory.going and memory.going[uid].rung is Rung.KILL
 
 
 def _forget(memory: Memory, sight: Sight) -> Memory:
     """Drop who is gone, who did not go in time, and refusals that are over."""
-    here = {candidate.uid for candidate in sight.candidates}
-    going = {uid: kept for uid, kept in memory.going.items() if uid in here and kept.until > sight.now}
-    refused = {uid: until for uid, until in memory.refused.items() if uid in here and until > sight.now}
+    uses = {candidate.uid: candidate.use for candidate in sight.candidates}
+    told = {uid: _ending(kept, uses[uid], sight) for uid, kept in memory.going.items() if uid in uses}
+    going = {uid: kept for uid, kept in told.items() if kept.until > sight.now or _stuck(kept, uses[uid], sight.now)}
+    refused = {uid: until for uid, until in memory.refused.items() if uid in uses and until > sight.now}
     return replace(memory, going=going, refused=refused)
 
 
-def _with(going: Mapping[str, Going], actions: Iterable[Action], now: float, rules: Rules) -> Mapping[str, Going]:
-    """Those who are now told to go. An eviction's time is known when it is done (`evicted`)."""
-    ends = {Rung.KILL: now + KILL_SECONDS, Rung.EVICT: now + rules.cooldown, Rung.MIGRATE: now + rules.cooldown}
-    new = {action.uid: Going(action.rung, ends[action.rung]) for action in actions if action.rung in ends}
+def _ending(going: Going, use: int, sight: Sight) -> Going:
+    """One that was killed is waited for as long as it gets smaller, unless the node loses more than that brings."""
+    if going.rung is not Rung.KILL:
+        return going
+    smaller = going.least - use >= NOISE and sight.falling <= 0
+    until = min(sight.now + KILL_SECONDS, going.again) if smaller else going.until
+    return replace(going, until=max(until, going.until), least=min(use, going.least))
+
+
+def _stuck(going: Going, use: int, now: float) -> bool:
+    """Whether it was killed, and neither ends nor lives again: to kill it once more brings nothing."""
+    return now < going.again and use < going.least + NOISE
+
+
+def _with(going: Mapping[str, Going], actions: Iterable[Action], now: float) -> Mapping[str, Going]:
+    """Those who are now told to go. An eviction's time is known when the API has answered (`evicted`, `failed`)."""
+    new = {
+        action.uid: Going(Rung.KILL, now + KILL_SECONDS, action.amount, now + LONG_KILL_SECONDS)
+        if action.rung is Rung.KILL
+        else Going(action.rung, float("inf"))
+        for action in actions
+    }
     return {**going, **new}
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from colocation.common.journal import Log
@@ -25,9 +25,8 @@ from colocation.device_plugin.reclaim import Action, Candidate, Kind, Level, Mem
 from colocation.device_plugin.reclaim_config import Reclaim
 from colocation.device_plugin.reclaim_metrics import ReclaimMetrics
 from colocation.device_plugin.reclaim_offer import Withdrawn
-from colocation.device_plugin.reclaim_pods import UNKNOWN
 from colocation.device_plugin.reclaim_view import PodHolding, Snapshot
-from colocation.device_plugin.reclaim_work import Identities, Job, Worker
+from colocation.device_plugin.reclaim_work import NOTHING, Identities, Job, Known, Worker
 
 FALL_SECONDS = 1.0  # over which the rate of falling is taken
 KEPT = 20  # actions that the status shows
@@ -49,6 +48,7 @@ def rules(config: Reclaim, total: int) -> Rules:
         config.victims.unmanaged,
         config.victims.static,
         config.victims.budgets == "always",
+        config.enforce,
     )
 
 
@@ -90,6 +90,7 @@ class Reclaimer:
         meminfo: str = "/proc/meminfo",
         pressure: str = MEMORY,
         clock: Callable[[], float] = time.monotonic,
+        known: Mapping[str, Known] = NOTHING,
     ) -> None:
         self._config = config
         self._metrics = metrics
@@ -105,7 +106,7 @@ class Reclaimer:
         self._short = self._problem = ""
         self._stopping = threading.Event()
         self._pressure = Pressure(config.pressure.stall_ms, config.pressure.window_ms, pressure)
-        self._worker = Worker(identities, self._answered)
+        self._worker = Worker(identities, self._answered, self._left, clock, known)
         self._thread = threading.Thread(target=self._watch, name="reclaim-watch", daemon=True)
         self._thread.start()
 
@@ -125,13 +126,10 @@ class Reclaimer:
         if stalls := self._pressure.look():
             self._metrics.stalls(stalls)
 
-    def others(self, uid: str) -> int:
-        """Bytes that a pod's containers without blocks may have, for its limit."""
-        return self._worker.facts(uid).others
-
-    def knows(self, uids: Iterable[str]) -> bool:
-        """Whether the API told of these pods."""
-        return all(self._worker.facts(uid) is not UNKNOWN for uid in uids)
+    @property
+    def worker(self) -> Worker:
+        """Who asks the API."""
+        return self._worker
 
     @property
     def room(self) -> tuple[Room, ...]:
@@ -198,9 +196,11 @@ class Reclaimer:
         meminfo = read_meminfo(self._meminfo)
         rule = rules(self._config, meminfo.total)
         falling = self._fall.after(began, meminfo.available)
-        sight = Sight(began, meminfo.available, meminfo.free, falling, stalled, snapshot.target, snapshot.allocated, ())
+        sight = Sight(began, meminfo.available, meminfo.free, falling, stalled, snapshot.fits, snapshot.allocated, ())
         if reclaim.needs_pods(self._memory, sight, rule):
-            sight = replace(sight, candidates=self._candidates(snapshot))
+            candidates = self._candidates(snapshot)
+            held = snapshot.held({candidate.uid for candidate in candidates})  # the snapshot may have pods that ended
+            sight = replace(sight, candidates=candidates, allocated=held)
             decision = reclaim.decide(self._memory, sight, rule)
             self._memory = decision.memory
             self._metrics.round(decision.level)
@@ -233,9 +233,8 @@ class Reclaimer:
             for action in actions:
                 if action.rung is not Rung.SQUEEZE:
                     self._withdrawn = self._withdrawn.told(pods[action.uid])
-        offer = self._withdrawn.left(snapshot)
         for number, action in enumerate(actions):
-            job = Job(action, pods[action.uid], offer, snapshot.resource)
+            job = Job(action, pods[action.uid], snapshot.resource, began + self._config.cooldown_seconds)
             if action.rung is Rung.KILL:
                 job = self._kill(job)
             if number == 0:
@@ -252,15 +251,14 @@ class Reclaimer:
         """What the worker did since the last look."""
         while self._answers:
             job, answer = self._answers.popleft()
-            uid, rung = job.pod.uid, job.action.rung
-            if rung is Rung.SQUEEZE:
+            uid = job.pod.uid
+            if job.action.rung is Rung.SQUEEZE:
                 continue
-            if answer.said is Said.DONE:
-                grace = 0.0 if rung is Rung.KILL else self._worker.facts(uid).grace
-                self._memory = reclaim.evicted(self._memory, uid, rung, now + grace + GONE_SECONDS)
+            if answer.said in (Said.DONE, Said.GONE):
+                self._memory = reclaim.evicted(self._memory, uid, now + self._worker.facts(uid).grace + GONE_SECONDS)
             elif answer.said is Said.REFUSED:
                 self._memory = reclaim.refused(self._memory, uid, now + answer.again)
-            elif answer.said is Said.FAILED and rung is not Rung.KILL:
+            else:
                 self._memory = reclaim.failed(self._memory, uid)
             if answer.said in (Said.REFUSED, Said.FAILED):
                 with self._lock:
@@ -272,6 +270,12 @@ class Reclaimer:
         self._short = short
 
     # The worker's thread.
+
+    def _left(self) -> int:
+        """Blocks that the node offers now without those of pods that were told to go."""
+        with self._lock:
+            assert self._snapshot is not None
+            return self._withdrawn.left(self._snapshot)
 
     def _answered(self, job: Job, answer: Answer) -> None:
         self._answers.append((job, answer))

@@ -49,6 +49,12 @@ class PodFacts:
 UNKNOWN = PodFacts()
 
 
+def is_of(pod: Mapping[str, Any], uid: str) -> bool:
+    """Whether it is the pod that the kubelet has under this UID: the API has an image of a static one, with another."""
+    metadata = part(pod, "metadata")
+    return uid in (metadata.get("uid"), part(metadata, "annotations").get(MIRROR))
+
+
 def facts(pod: Mapping[str, Any], resource: str) -> PodFacts:
     """From a Pod as the API shows it."""
     metadata, spec = part(pod, "metadata"), part(pod, "spec")

@@ -9,6 +9,7 @@ evicted. Values only; nobody is asked here.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 
@@ -43,5 +44,12 @@ class Snapshot:
     resource: str
     block_bytes: int
     target: int  # blocks that the node can give
-    allocated: int  # blocks that pods hold; more than the target when online use grew
+    fits: int  # blocks that it has memory for beside what is used online now; it gives fewer, for that may grow again
+    allocated: int  # blocks that pods hold; more than fit when online use grew
     pods: tuple[PodHolding, ...]
+
+    def held(self, alive: Collection[str]) -> int:
+        """How many of the blocks are held by then: pods of which only these are alive give theirs back."""
+        kept = {block for pod in self.pods if pod.uid in alive for block in pod.blocks}
+        left = {block for pod in self.pods if pod.uid not in alive for block in pod.blocks} - kept
+        return self.allocated - len(left)

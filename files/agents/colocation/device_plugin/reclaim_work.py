@@ -3,12 +3,12 @@
 """The slow hand of the reclaim: what asks the API, or has the kernel drop page cache, in a thread of its own.
 
 So an API that does not answer keeps nobody from looking at the memory, and no pod from being killed where that must be.
+What waited for it too long is not done any more: another look says whether it still has to be.
 """
 
 from __future__ import annotations
 
 import datetime
-import queue
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -21,12 +21,13 @@ from colocation.device_plugin import evict, migrate_look, reclaim_cgroup, reclai
 from colocation.device_plugin.evict import Answer, Said
 from colocation.device_plugin.migrate import Room
 from colocation.device_plugin.reclaim import Action, Rung
-from colocation.device_plugin.reclaim_pods import UNKNOWN, PodFacts, facts
+from colocation.device_plugin.reclaim_pods import UNKNOWN, PodFacts, facts, is_of
 from colocation.device_plugin.reclaim_view import PodHolding
 
 REFRESH_SECONDS = 60.0  # what the API says of a pod: its priority may change, hardly anything else does
 RETRY_SECONDS = 10.0
-ROOMS_SECONDS = 10.0  # free blocks elsewhere
+ROOMS_SECONDS = 10.0  # free blocks elsewhere …
+OLD_ROOMS_SECONDS = 30.0  # … which may be gone by then
 MOST_JOBS = 1000
 REASONS: Mapping[Rung, str] = MappingProxyType(
     {
@@ -45,8 +46,8 @@ class Job:
 
     action: Action
     pod: PodHolding
-    offer: int  # blocks that the node offers without those of the pods that go
     resource: str
+    until: float  # later it is not done
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,17 +67,31 @@ class Known:
     at: float
 
 
+NOTHING: Mapping[str, Known] = MappingProxyType({})
+
+
 class Worker:
     """Takes jobs and wishes for knowledge; says what became of jobs to `done`, from its own thread."""
 
-    def __init__(self, identities: Identities, done: Callable[[Job, Answer], None]) -> None:
+    def __init__(
+        self,
+        identities: Identities,
+        done: Callable[[Job, Answer], None],
+        offer: Callable[[], int],
+        clock: Callable[[], float] = time.monotonic,
+        known: Mapping[str, Known] = NOTHING,
+    ) -> None:
         self.problem = ""
-        self.rooms: tuple[Room, ...] = ()
         self._identities = identities
         self._done = done
-        self._jobs: queue.Queue[Job | None] = queue.Queue(MOST_JOBS)
-        self._known: dict[str, Known] = {}
-        self._wanted: tuple[tuple[PodHolding, str], ...] = ()
+        self._offer = offer  # blocks that the node offers without those of the pods that go
+        self._clock = clock
+        self.known = known  # by UID; another object for each change
+        self._put = threading.Condition()
+        self._jobs: dict[tuple[bool, str], Job] = {}  # what waits: squeezes apart, one of each for a pod
+        self._stopping = False
+        self._wanted: tuple[tuple[PodHolding, str], ...] | None = None
+        self._rooms: tuple[Room, ...] = ()
         self._rooms_wanted = ""  # the resource
         self._rooms_at = self._asked_at = float("-inf")
         self._reporter = reclaim_events.Reporter(identities.api, identities.node) if identities.api else None
@@ -84,11 +99,20 @@ class Worker:
         self._thread.start()
 
     def put(self, job: Job) -> None:
-        """Have it done when those before it are."""
-        try:
-            self._jobs.put_nowait(job)
-        except queue.Full:
+        """Have it done when those before it are; it takes the place of one that waits for the same pod."""
+        key = (job.action.rung is Rung.SQUEEZE, job.pod.uid)
+        with self._put:
+            full = len(self._jobs) >= MOST_JOBS and key not in self._jobs
+            if not full:
+                self._jobs[key] = job
+                self._put.notify()
+        if full:
             self._done(job, Answer(Said.FAILED, "too much is waiting for the API"))
+
+    @property
+    def rooms(self) -> tuple[Room, ...]:
+        """Free blocks of other nodes, unless that is long ago."""
+        return self._rooms if self._clock() - self._rooms_at < OLD_ROOMS_SECONDS else ()
 
     def know(self, pods: tuple[PodHolding, ...], resource: str, rooms: bool) -> None:
         """Keep the facts of these pods, and the free blocks elsewhere if `rooms`."""
@@ -96,34 +120,39 @@ class Worker:
         self._rooms_wanted = resource if rooms else ""
 
     def facts(self, uid: str) -> PodFacts:
-        known = self._known.get(uid)
+        known = self.known.get(uid)
         return known.facts if known else UNKNOWN
 
     def stop(self, seconds: float = 3.0) -> None:
         """End after the job in hand; what waits is not done."""
-        while True:
-            try:
-                self._jobs.get_nowait()
-            except queue.Empty:
-                break
-        self._jobs.put(None)
+        with self._put:
+            self._stopping = True
+            self._put.notify()
         self._thread.join(seconds)
 
+    def _next(self) -> Job | None:
+        """What is to be done now, if anything; dropping page cache may take seconds, so it comes last."""
+        with self._put:
+            self._put.wait_for(lambda: self._jobs or self._stopping, 0.5)
+            if self._stopping or not self._jobs:
+                return None
+            return self._jobs.pop(min(self._jobs, key=lambda key: key[0]))
+
     def _run(self) -> None:
-        while True:
-            try:
-                job = self._jobs.get(timeout=0.5)
-            except queue.Empty:
+        while not self._stopping:
+            job = self._next()
+            if job is not None:
+                self._finish(job)
+            elif not self._stopping:
                 self._safely(self._learn)
-                continue
-            if job is None:
-                return
-            answer = Answer(Said.FAILED, "the log says why")
-            try:
-                answer = self._do(job)
-            except Exception:
-                log.exception("a job failed", pod=f"{job.pod.namespace}/{job.pod.name}", rung=job.action.rung.value)
-            self._done(job, answer)
+
+    def _finish(self, job: Job) -> None:
+        answer = Answer(Said.FAILED, "the log says why")
+        try:
+            answer = self._do(job)
+        except Exception:
+            log.exception("a job failed", pod=f"{job.pod.namespace}/{job.pod.name}", rung=job.action.rung.value)
+        self._done(job, answer)
 
     def _safely(self, work: Callable[[], None]) -> None:
         try:
@@ -132,6 +161,8 @@ class Worker:
             log.exception("what the API knows could not be taken")
 
     def _do(self, job: Job) -> Answer:
+        if self._clock() >= job.until:
+            return Answer(Said.FAILED, "it waited for the API for too long")
         if job.action.rung is Rung.SQUEEZE:
             why = reclaim_cgroup.squeeze(job.pod.cgroup, job.action.amount)
             answer = Answer(Said.FAILED, why) if why else Answer(Said.DONE)
@@ -147,8 +178,9 @@ class Worker:
         api = self._identities.api
         if api is None:
             return Answer(Said.FAILED, "there is no kubeconfig to ask the API with")
-        if why := evict.offer(api, self._identities.node, job.resource, job.offer):
-            log.warning("the node's status could not be patched", blocks=job.offer, why=why)
+        blocks = self._offer()
+        if why := evict.offer(api, self._identities.node, job.resource, blocks):
+            log.warning("the node's status could not be patched", blocks=blocks, why=why)
         return evict.evict(api, job.pod)
 
     def _report(self, reporter: reclaim_events.Reporter, job: Job, answer: Answer) -> None:
@@ -165,22 +197,23 @@ class Worker:
 
     def _learn(self) -> None:
         """Ask for what is wanted and not known, or known for long."""
-        now, api = time.monotonic(), self._identities.api
+        now, api = self._clock(), self._identities.api
         wanted = self._wanted
+        if wanted is None:
+            return  # nobody said yet whose facts are to be kept
         uids = {pod.uid for pod, _resource in wanted}
-        self._known = {uid: known for uid, known in self._known.items() if uid in uids}
+        self.known = {uid: known for uid, known in self.known.items() if uid in uids}
         if now - self._asked_at >= RETRY_SECONDS or not self.problem:
             self.problem = ""
             for pod, resource in wanted if api else ():
-                known = self._known.get(pod.uid)
+                known = self.known.get(pod.uid)
                 if (known is None or now - known.at >= REFRESH_SECONDS) and not self._ask(pod, resource, now):
                     self._asked_at = now
                     break
-                if not self._jobs.empty():
+                if self._jobs:
                     return
         if self._rooms_wanted and self._identities.others and now - self._rooms_at >= ROOMS_SECONDS:
-            self._rooms_at = now
-            self._look(self._identities.others)
+            self._look(self._identities.others, now)
 
     def _ask(self, pod: PodHolding, resource: str, now: float) -> bool:
         """Whether the API answered."""
@@ -190,20 +223,22 @@ class Worker:
         known = Known(UNKNOWN, now - REFRESH_SECONDS + RETRY_SECONDS)  # a mirror pod may come late, a namesake go
         try:
             document = self._identities.api.get(evict.pod_path(pod))
-            if document.get("metadata", {}).get("uid") == pod.uid:
+            if is_of(document, pod.uid):
                 known = Known(facts(document, resource), now)
         except ApiError as problem:
             if problem.status != 404:
                 self.problem = f"the API can't be asked for pods: {problem}"
                 return False
-        self._known = {**self._known, pod.uid: known}
+        self.known = {**self.known, pod.uid: known}
         return True
 
-    def _look(self, others: KubeApi) -> None:
+    def _look(self, others: KubeApi, now: float) -> None:
         try:
-            self.rooms = migrate_look.look(others, self._rooms_wanted, self._identities.node)
+            found = migrate_look.look(others, self._rooms_wanted, self._identities.node, lambda: bool(self._jobs))
+            if found or not self._jobs:
+                self._rooms, self._rooms_at = found, now
         except ApiError as problem:
-            self.rooms = ()
+            self._rooms, self._rooms_at = (), now
             log.warning("free blocks of other nodes are not known, so nothing migrates", why=problem)
 
 

@@ -18,6 +18,7 @@ from colocation.device_plugin.devices import NoSuchDevice, Options, Refused, Sou
 THREADS = 8  # one for each kubelet that watches, the others for allocations
 DIAL_SECONDS = 5.0
 REGISTER_SECONDS = 15.0  # the kubelet dials back before it answers, and takes up to 10 s for that
+END_SECONDS = 2.0  # for calls under way; a busy node needs more than a half for the end of a stream
 STOP_SECONDS = 3.0
 OPTIONS = (("grpc.so_reuseport", 0), ("grpc.enable_http_proxy", 0))
 MOST_REQUEST = 64 << 20  # the kubelet names every free device when it asks which are preferred
@@ -103,7 +104,7 @@ class PluginServer:
     def stop(self) -> None:
         """End streams and calls, then the server; the socket's file goes with it."""
         self.offer.close()
-        self._server.stop(grace=0.5).wait(STOP_SECONDS)
+        self._server.stop(grace=END_SECONDS).wait(STOP_SECONDS)
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _handlers(self) -> grpc.GenericRpcHandler:

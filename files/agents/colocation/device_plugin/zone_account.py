@@ -42,6 +42,11 @@ class ZoneAccount:
         """Blocks that may be offered, those included that are held."""
         return self.offer.blocks if self.offer else 0
 
+    @property
+    def fits(self) -> int:
+        """Blocks that there is memory for beside what is used online now: what is expected holds nobody's blocks."""
+        return room(self.reading, self.online, self.rules.margins) // self.rules.unit
+
     def change(self, rules: Rules) -> None:
         """Go by other rules; the unit stays."""
         if rules.estimate != self.rules.estimate:

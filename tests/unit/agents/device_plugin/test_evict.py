@@ -103,20 +103,35 @@ def test_what_events_say(rung: Rung, said: Said, text: str) -> None:
     assert message(Action(rung, "uid-1", 100 << 20, "because", "worker2"), 3, evict.Answer(said)) == text
 
 
-def test_only_the_pods_of_nodes_with_many_blocks_are_listed(api: KubeApi, double: ApiDouble) -> None:
-    def node(name: str, blocks: int) -> dict[str, object]:
-        conditions = [{"type": "Ready", "status": "True"}]
-        return {
-            "metadata": {"name": name},
-            "status": {"allocatable": {RESOURCE: str(blocks)}, "conditions": conditions},
-        }
+def nodes(count: int) -> Answer:
+    """w1 with one block, w2 with two …"""
+    conditions = [{"type": "Ready", "status": "True"}]
+    numbers = range(1, count + 1)
+    status = [{"allocatable": {RESOURCE: str(number)}, "conditions": conditions} for number in numbers]
+    return Answer(200, {"items": [{"metadata": {"name": f"w{n}"}, "status": status[n - 1]} for n in numbers]})
 
-    resources = {"limits": {RESOURCE: "7"}}
-    full = {"items": [{"spec": {"containers": [{"resources": resources}]}, "status": {"phase": "Running"}}]}
-    nodes = {"items": [node(f"w{n}", n) for n in range(1, 9)]}
-    double.answers = [Answer(200, nodes), Answer(200, full), Answer(200, full), Answer(200, {"items": []})]
-    found = migrate_look.look(api, RESOURCE, "w8")
-    assert [(room.node, room.blocks) for room in found] == [("w5", 5), ("w4", 4), ("w3", 3)]
+
+CONTAINER = {"resources": {"limits": {RESOURCE: "99"}}}
+FULL = Answer(200, {"items": [{"spec": {"containers": [CONTAINER]}, "status": {"phase": "Running"}}]})
+EMPTY = Answer(200, {"items": []})
+
+
+def test_nodes_are_looked_at_until_some_have_free_blocks(api: KubeApi, double: ApiDouble) -> None:
+    double.answers = [nodes(20), *[FULL] * 6, EMPTY]
+    found = migrate_look.look(api, RESOURCE, "w20")
+    assert [(room.node, room.blocks) for room in found] == [(f"w{number}", number) for number in (13, 12, 11, 10, 9)]
     asked = [request.path for request in double.asked]
-    assert len(asked) == 1 + migrate_look.MOST_NODES
-    assert asked[1] == "/api/v1/pods?fieldSelector=spec.nodeName%3Dw7&resourceVersion=0"
+    assert len(asked) == 1 + 6 + migrate_look.ENOUGH
+    assert asked[1] == "/api/v1/pods?fieldSelector=spec.nodeName%3Dw19&resourceVersion=0"
+
+
+def test_where_all_are_full_the_look_ends(api: KubeApi, double: ApiDouble) -> None:
+    double.answers = [nodes(60), FULL]
+    assert migrate_look.look(api, RESOURCE, "w60") == ()
+    assert len(double.asked) == 1 + migrate_look.MOST_NODES
+
+
+def test_the_look_ends_when_something_else_is_to_be_done(api: KubeApi, double: ApiDouble) -> None:
+    double.answers = [nodes(20), EMPTY]
+    found = migrate_look.look(api, RESOURCE, "w20", lambda: len(double.asked) == 3)
+    assert [room.node for room in found] == ["w19", "w18"]

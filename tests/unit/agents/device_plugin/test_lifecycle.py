@@ -25,6 +25,7 @@ from colocation.device_plugin.lifecycle import (
 KUBELET, OTHER = (1, 2, 3), (1, 2, 4)
 GRACE = 10.0
 REGISTERED = registered(100.0, KUBELET)
+FAILED = Life(tried_with=KUBELET, next_try=105)
 
 
 def sight(
@@ -38,8 +39,9 @@ def sight(
     [
         (Life(), sight(there=False, streams=0), Step.BEGIN, "not registered"),
         (Life(), sight(kubelet=None, there=False, streams=0), Step.WAIT, "the kubelet is not there"),
-        (Life(next_try=105), sight(there=False, streams=0), Step.WAIT, "the last try failed; the next one follows"),
-        (Life(next_try=105), sight(now=105, there=False, streams=0), Step.BEGIN, "not registered"),
+        (FAILED, sight(there=False, streams=0), Step.WAIT, "the last try failed; the next one follows"),
+        (FAILED, sight(now=105, there=False, streams=0), Step.BEGIN, "not registered"),
+        (FAILED, sight(kubelet=OTHER, there=False, streams=0), Step.BEGIN, "not registered"),
         (REGISTERED, sight(), Step.KEEP, "registered"),
         (REGISTERED, sight(streams=0), Step.KEEP, "registered; the kubelet does not watch yet"),
         (REGISTERED, sight(now=110, streams=0), Step.KEEP, "registered; the kubelet does not watch yet"),
@@ -63,9 +65,10 @@ def test_the_grace_counts_from_the_last_time_that_somebody_watched() -> None:
 def test_tries_come_later_and_later_but_never_stop() -> None:
     life, waits = Life(), []
     for _n in range(6):
-        life = failed(life, 0, 5)
+        life = failed(life, 0, 5, KUBELET)
         waits.append(life.next_try)
     assert waits == [5, 10, 20, 40, 40, 40]
+    assert failed(life, 0, 5, OTHER).next_try == 5, "another kubelet is another matter"
     assert registered(1, KUBELET).failures == 0
 
 
@@ -76,7 +79,8 @@ SIGHTS = st.builds(
     st.booleans(),
     st.integers(0, 2),
 )
-LIVES = st.builds(Life, st.none() | st.just(KUBELET), st.floats(0, 1e6), st.floats(0, 1e6), st.integers(0, 20))
+TIMES = st.floats(0, 1e6)
+LIVES = st.builds(Life, st.none() | st.just(KUBELET), TIMES, st.none() | st.just(KUBELET), TIMES, st.integers(0, 20))
 
 
 @given(LIVES, SIGHTS)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from colocation.common.metrics import Registry
 from colocation.device_plugin.limits import Limit, holds, is_pod, limits
-from colocation.device_plugin.limits_keeper import RETRY_SECONDS, TOLD, Keeper
+from colocation.device_plugin.limits_keeper import RETRY_SECONDS, TOLD, Keeper, container_limits
 from colocation.device_plugin.reclaim_view import Holding, PodHolding
 
 UID = "0f31a2b4-1111-4222-8333-44445555aaaa"
@@ -64,17 +64,56 @@ def holding(uid: str, cgroup: str, *counts: int) -> PodHolding:
     return PodHolding("batch", uid, uid, cgroup, tuple(parts))
 
 
+def nothing_runs(_cgroup: str) -> list[int]:
+    return []
+
+
 def test_a_pod_may_have_its_blocks_and_what_its_other_containers_may_have() -> None:
     path = f"{ROOT}/kubepods/besteffort/pod{UID}"
     pods = (holding("a", path, 2, 1), holding("b", "", 1), holding("c", f"{ROOT}/kubepods/besteffort", 1))
-    assert limits(pods, BLOCK, {}) == (Limit(path, 3 * BLOCK),)
-    assert limits(pods, BLOCK, {"a": 100 << 20}) == (Limit(path, 3 * BLOCK + (100 << 20)),)
+    assert limits(pods, BLOCK, {"a": 0}, nothing_runs) == (Limit(path, 3 * BLOCK),)
+    assert limits(pods, BLOCK, {"a": 100 << 20}, nothing_runs) == (Limit(path, 3 * BLOCK + (100 << 20)),)
+
+
+@pytest.mark.parametrize(
+    ("running", "made", "stays"),
+    [
+        ([], 3, 3),
+        ([2], 5, 5),  # a sidecar
+        ([3, 2], 8, 5),  # the CRI proxy limits the one with blocks as well
+        ([3], 6, 3),  # either a sidecar or the CRI proxy
+        ([3, 3], 9, 6),
+    ],
+)
+def test_a_limit_is_not_too_low_while_the_other_containers_are_not_known(
+    running: list[int], made: int, stays: int
+) -> None:
+    path = f"{ROOT}/kubepods/besteffort/pod{UID}"
+    found = limits((holding("a", path, 3),), BLOCK, {}, lambda _cgroup: [count * BLOCK for count in running])
+    assert found == (Limit(path, made * BLOCK, stays * BLOCK),)
+    assert not holds(found[0], "max\n", 4096)
+    assert not holds(found[0], f"{stays * BLOCK - 4096}\n", 4096)
+    assert holds(found[0], f"{stays * BLOCK}\n", 4096)
+    assert holds(found[0], f"{made * BLOCK}\n", 4096)
+
+
+def test_the_limits_of_running_containers(tmp_path: Path) -> None:
+    for name, text in (
+        ("memory.max", "9"),
+        ("a/memory.max", "7\n"),
+        ("b/memory.max", "max\n"),
+        ("c/inner/memory.max", "5"),
+    ):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert container_limits(str(tmp_path)) == (7,)
+    assert container_limits(str(tmp_path / "gone")) == ()
 
 
 def test_blocks_that_an_init_container_left_to_the_next_count_once() -> None:
     parts = (Holding("init", ("CM-0-0", "CM-0-1")), Holding("main", ("CM-0-0",)), Holding("aside", ("CM-0-2",)))
     pod = PodHolding("batch", "job", UID, f"{ROOT}/kubepods/pod{UID}", parts)
-    assert [limit.bytes for limit in limits((pod,), BLOCK, {})] == [3 * BLOCK]
+    assert limits((pod,), BLOCK, {UID: 0}, nothing_runs) == (Limit(pod.cgroup, 3 * BLOCK),)
 
 
 @pytest.mark.parametrize(

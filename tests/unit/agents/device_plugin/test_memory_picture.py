@@ -14,7 +14,7 @@ GIB = 1 << 30
 
 
 def zone(total: int, online: int, target: int, allocated: int) -> Zone:
-    return Zone(None, total * GIB, 0, online * GIB, 0, 0, 0, target, allocated)
+    return Zone(None, total * GIB, 0, online * GIB, 0, 0, 0, target, allocated, target)
 
 
 def test_each_part_has_its_share() -> None:

@@ -161,7 +161,7 @@ def test_pods_are_found_in_either_layout(tmp_path: Path, driver: str, above: str
         expected[uid] = str(node.pod(uid, MIB, quality=quality))
     expected[UIDS[1]] = str(node.pod(UIDS[1], MIB, quality="burstable"))
     tree = cgroup_tree.PodTree(str(node.root))
-    tree.refresh()
+    tree.refresh(0.0)
     assert tree.kubepods == str(node.kubepods)
     assert tree.pods == expected
     assert tree.problem == ""
@@ -174,8 +174,8 @@ def test_kind_s_names(tmp_path: Path) -> None:
     pod /= f"kubelet-kubepods-burstable-pod{UIDS[0].replace('-', '_')}.slice"
     pod.mkdir(parents=True)
     found = cgroup_tree.find_kubepods(str(tmp_path))
-    assert found == str(tmp_path / "kubelet.slice/kubelet-kubepods.slice")
-    assert cgroup_tree.pods(found) == {UIDS[0]: str(pod)}
+    assert found == (str(tmp_path / "kubelet.slice/kubelet-kubepods.slice"),)
+    assert cgroup_tree.pods(found[0]) == {UIDS[0]: str(pod)}
 
 
 @pytest.mark.parametrize("name", ["system.slice", "crio-podman.slice", "podinfo", "pod", "besteffort", "pod-x"])
@@ -186,19 +186,38 @@ def test_other_directories_are_no_pods(name: str) -> None:
 def test_kubepods_that_goes_and_comes_elsewhere(tmp_path: Path) -> None:
     node = MadeNode(tmp_path / "a")
     tree = cgroup_tree.PodTree(str(node.root))
-    tree.refresh()
+    tree.refresh(0.0)
     node.kubepods.rename(tmp_path / "gone")
-    tree.refresh()
+    tree.refresh(0.0)
     assert "there is no kubepods" in tree.problem
     assert tree.pods == {}
     assert tree.lives("anybody")  # who can't tell does not take anything away
     (node.root / "kubepods").mkdir()
-    tree.refresh()
+    tree.refresh(0.0)
     assert tree.kubepods == str(node.root / "kubepods")
     assert tree.problem == ""
 
 
+@pytest.mark.parametrize(("old", "new"), [("cgroupfs", "systemd"), ("systemd", "cgroupfs")])
+def test_a_kubepods_that_is_left_over_hides_no_pods(tmp_path: Path, old: str, new: str) -> None:
+    """The kubelet's driver was changed, and the node not started anew."""
+    before = MadeNode(tmp_path, old)
+    left = before.pod(UIDS[1], MIB)
+    after = MadeNode(tmp_path / "after", new)
+    expected = {f"{number}{UIDS[0][1:]}" for number in range(2)}
+    tree = cgroup_tree.PodTree(str(before.root))
+    tree.refresh(0.0)
+    assert tree.pods == {UIDS[1]: str(left)}
+    for uid in (*expected, UIDS[1]):
+        after.pod(uid, MIB)
+    after.kubepods.rename(before.root / after.kubepods.name)
+    tree.refresh(cgroup_tree.FIND_SECONDS)
+    assert tree.pods.keys() == {*expected, UIDS[1]}
+    assert tree.kubepods == str(before.root / after.kubepods.name)
+    assert {Path(path).is_relative_to(tree.kubepods) for path in tree.pods.values()} == {True}, "the static pod's too"
+
+
 def test_version_1_is_told(tmp_path: Path) -> None:
     tree = cgroup_tree.PodTree(str(tmp_path))
-    tree.refresh()
+    tree.refresh(0.0)
     assert tree.problem == f"{tmp_path} has no control groups of version 2"

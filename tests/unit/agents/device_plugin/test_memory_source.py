@@ -43,7 +43,7 @@ class Site:
     def refresh(self, seconds: float = 10.0) -> list[str]:
         """A refresh later; the IDs on offer."""
         self.now += seconds
-        self.tree.refresh()
+        self.tree.refresh(self.now)
         self.source.refresh(self.holders, self.held, self.tree.pods, self.tree.kubepods, self.now)
         return [device.id for device in self.source.devices(self.held)]
 
@@ -102,7 +102,12 @@ def test_a_held_block_stays_and_a_freed_one_goes(site: Site) -> None:
     site.node.memory(20 * GIB, 0)
     assert site.refresh() == ["CM-0-14", "CM-0-15"]
     assert site.source.snapshot is not None
-    assert (site.source.snapshot.target, site.source.snapshot.allocated) == (0, 2)
+    seen = site.source.snapshot
+    assert (seen.target, seen.fits, seen.allocated) == (0, 0, 2)
+    site.node.memory(20 * GIB, 10 * GIB)
+    assert site.refresh() == ["CM-0-14", "CM-0-15"]
+    seen = site.source.snapshot
+    assert (seen.target, seen.fits, seen.allocated) == (0, 16, 2), "it was only just needed, and there is enough now"
     site.holders = ()
     assert site.refresh() == []
 
@@ -157,7 +162,7 @@ def test_what_can_not_be_read_leaves_the_offer_and_is_told(site: Site, content: 
 def test_a_group_that_goes_while_it_is_read(site: Site) -> None:
     site.hold("CM-0-0")
     pod = site.node.pod(UID, GIB)
-    site.tree.refresh()
+    site.tree.refresh(1.0)
     site.node.gone(UID)
     site.source.refresh(site.holders, site.held, {UID: str(pod)}, site.tree.kubepods, 1.0)
     assert site.source.problem == ""
@@ -280,6 +285,7 @@ def test_metrics_and_tables(site: Site) -> None:
         f'colocation_memory_online_bytes{{zone="all"}} {11 * GIB}',
         'colocation_memory_held_blocks{zone="all"} 2',
         'colocation_memory_target_blocks{zone="all"} 14',
+        'colocation_memory_fitting_blocks{zone="all"} 14',
         'colocation_memory_resizes_total{direction="down"} 1',
         'colocation_memory_resized_blocks_total{direction="down"} 4',
         'colocation_memory_pressure_percent{scope="pods",kind="some"} 12.5',
@@ -288,5 +294,5 @@ def test_metrics_and_tables(site: Site) -> None:
         assert line + "\n" in text
     assert site.source.snapshot is not None
     memory, holders = tables(site.source.snapshot)
-    assert memory.rows == (("all", "20.00 GiB", "8.00 GiB", "11.00 GiB", "11.00 GiB", "2.00 GiB", 14, 2, 14),)
+    assert memory.rows == (("all", "20.00 GiB", "8.00 GiB", "11.00 GiB", "11.00 GiB", "2.00 GiB", 14, 14, 2, 14),)
     assert holders.rows == (("batch/job", "main", 2, "1.00 GiB", "1.00 GiB", str(pod)),)

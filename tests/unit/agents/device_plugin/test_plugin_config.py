@@ -20,7 +20,7 @@ def test_the_seeds_ten_devices() -> None:
 def test_the_seeds_gpus() -> None:
     (gpu,) = load(Config, "gpu: {doslab.io/gpu-memory: {}}", "dp.yaml").gpu.values()
     assert (gpu.unit_mib, gpu.count_resource, gpu.core_resource) == (1, "doslab.io/gpu-count", "doslab.io/gpu-core")
-    assert not gpu.allow_multi_gpu and not gpu.double_file
+    assert not gpu.allow_multi_gpu and not gpu.double_file and not gpu.topology_hints
 
 
 @pytest.mark.parametrize("name", ["mock.com/gpu", "mock/gpu", "test.com/colocation-memory", "a/B_c.d"])

@@ -42,6 +42,7 @@ RULES = Rules(
     unmanaged=True,
     static=False,
     budgets_at_hard=False,
+    enforced=True,
 )
 FRESH = Memory(checked=100.0)  # the next check is at 113
 
@@ -53,7 +54,7 @@ def pod(uid: str, use: int = 400, **more: object) -> Candidate:
 
 def sight(*pods: Candidate, now: float = 101.0, available: int = 5000, **more: object) -> Sight:
     blocks = sum(p.blocks for p in pods)
-    values: dict[str, object] = {"falling": 0.0, "stalled": False, "target": blocks, "allocated": blocks, "free": 5000}
+    values: dict[str, object] = {"falling": 0.0, "stalled": False, "fits": blocks, "allocated": blocks, "free": 5000}
     values = {**values, **more}
     values["free"] = int(values["free"]) * MIB  # type: ignore[call-overload]
     return Sight(now=now, available=available * MIB, candidates=pods, **values)  # type: ignore[arg-type]
@@ -75,9 +76,17 @@ def done(decision: Decision) -> list[tuple[str, str]]:
         (sight(pod("a"), available=599), Level.HARD, [("kill", "a")]),
         (sight(pod("a"), available=1500, falling=1900.0 * MIB), Level.HARD, [("kill", "a")]),
         (sight(pod("a"), available=1500, falling=1700.0 * MIB), Level.CALM, []),
-        # a stall with enough available: page cache, as much as is missing to have the soft watermark free
-        (sight(pod("a", cache=700 * MIB), stalled=True), Level.PRESSED, []),
-        (sight(pod("a", cache=700 * MIB), stalled=True, free=400), Level.PRESSED, [("squeeze", "a")]),
+        # a stall with little available: page cache, as much as is missing to have the soft watermark free
+        (sight(pod("a", cache=700 * MIB), available=1999, stalled=True), Level.PRESSED, []),
+        (sight(pod("a", cache=700 * MIB), available=1999, stalled=True, free=400), Level.PRESSED, [("squeeze", "a")]),
+        # with much of it somebody stalls at his own limit, and little free is as it should be
+        (sight(pod("a", cache=700 * MIB), available=2000, stalled=True, free=400), Level.CALM, []),
+        # evictions come first, for dropping cache may take long
+        (
+            sight(pod("a"), pod("b", cache=MIB), available=900, stalled=True, free=400),
+            Level.SOFT,
+            [("evict", "a"), ("squeeze", "b")],
+        ),
     ],
 )
 def test_when_and_how(seen: Sight, level: Level, actions: list[tuple[str, str]]) -> None:
@@ -87,7 +96,7 @@ def test_when_and_how(seen: Sight, level: Level, actions: list[tuple[str, str]])
 
 def test_no_more_cache_is_dropped_than_is_missing_and_not_again_at_once() -> None:
     pods = (pod("a", cache=500 * MIB), pod("b", cache=500 * MIB), pod("c", cache=500 * MIB))
-    seen = sight(*pods, stalled=True, free=400)
+    seen = sight(*pods, available=1500, stalled=True, free=400)
     decision = decide(FRESH, seen, RULES)
     assert [(a.uid, a.amount // MIB) for a in decision.actions] == [("a", 500), ("b", 100)]
     assert decide(decision.memory, replace(seen, now=130.9), RULES).actions == ()
@@ -95,7 +104,7 @@ def test_no_more_cache_is_dropped_than_is_missing_and_not_again_at_once() -> Non
 
 
 def test_dropping_cache_does_not_put_an_eviction_off() -> None:
-    squeezed = decide(FRESH, sight(pod("a", cache=MIB), stalled=True, free=0), RULES)
+    squeezed = decide(FRESH, sight(pod("a", cache=MIB), available=1500, stalled=True, free=0), RULES)
     assert done(squeezed) == [("squeeze", "a")]
     assert done(decide(squeezed.memory, sight(pod("a"), now=102, available=900, stalled=True), RULES)) == [
         ("evict", "a")
@@ -103,13 +112,13 @@ def test_dropping_cache_does_not_put_an_eviction_off() -> None:
 
 
 def test_more_blocks_held_than_there_are_must_be_so_at_two_checks() -> None:
-    seen = sight(pod("a"), pod("b"), pod("c"), target=2, now=113)
+    seen = sight(pod("a"), pod("b"), pod("c"), fits=2, now=113)
     first = decide(FRESH, seen, RULES)
     assert first.actions == ()
     assert decide(first.memory, replace(seen, now=125), RULES).actions == ()
     second = decide(first.memory, replace(seen, now=126), RULES)
     assert (second.level, done(second)) == (Level.OVER, [("evict", "a")])
-    between = decide(first.memory, replace(seen, now=126, target=3), RULES)
+    between = decide(first.memory, replace(seen, now=126, fits=3), RULES)
     assert decide(between.memory, replace(seen, now=139), RULES).actions == ()
     tolerant = replace(RULES, evict_over=False)
     assert decide(first.memory, replace(seen, now=126), tolerant).level is Level.CALM
@@ -147,25 +156,95 @@ def test_who_turns_out_not_to_be_needed_is_let_off() -> None:
 def test_who_was_told_to_go_counts_as_coming_until_his_time_is_over() -> None:
     seen = sight(pod("a"), pod("b"), available=900, stalled=True)
     first = decide(FRESH, seen, RULES)
-    memory = evicted(first.memory, "a", Rung.EVICT, 200.0)
+    memory = evicted(first.memory, "a", 200.0)
     assert decide(memory, replace(seen, now=140.0), RULES).actions == ()
     assert [a.uid for a in decide(memory, replace(seen, now=140.0, available=500 * MIB), RULES).actions] == ["a", "b"]
     late = decide(memory, replace(seen, now=200.0), RULES)
     assert [a.uid for a in late.actions] == ["a"]
 
 
-def test_a_killed_pod_is_not_killed_again_before_its_memory_can_be_back() -> None:
-    seen = sight(pod("a"), pod("b"), available=599, falling=0.0)
+def test_a_killed_pod_that_does_not_end_is_counted_on_for_a_second_and_then_others_go() -> None:
+    seen = sight(pod("a", 450), pod("b", 450), available=599)
     first = decide(FRESH, seen, RULES)
-    assert done(first) == [("kill", "a"), ("kill", "b")]
-    assert decide(first.memory, replace(seen, now=101.9), RULES).actions == ()
-    assert done(decide(first.memory, replace(seen, now=102.0), RULES)) == [("kill", "a"), ("kill", "b")]
+    assert done(first) == [("kill", "a")]
+    waiting = decide(first.memory, replace(seen, now=101.9), RULES)
+    assert (waiting.actions, waiting.short) == ((), "")
+    second = decide(waiting.memory, replace(seen, now=102.0), RULES)
+    assert done(second) == [("kill", "b")], "once more would bring nothing"
+    both = decide(second.memory, replace(seen, now=130.9), RULES)
+    assert (both.actions, both.short) == ((), "all pods that may go are not enough")
+    assert done(decide(both.memory, replace(seen, now=131.0), RULES)) == [("kill", "a")]
+
+
+def slowly(uses: list[int], **more: object) -> list[list[tuple[str, str]]]:
+    """What is done while a killed pod ends, a look each 0.9 s; the last line is what was done then."""
+    memory, found = decide(FRESH, sight(pod("a", 9000, priority=-1), pod("b"), available=300), RULES).memory, []
+    for number, use in enumerate(uses, 1):
+        seen = sight(pod("a", use, priority=-1), pod("b"), available=300, now=101 + 0.9 * number, **more)
+        decision = decide(memory, seen, RULES)
+        memory = decision.memory
+        found.append(done(decision))
+    return found
+
+
+def test_a_killed_pod_is_counted_on_as_long_as_it_gets_smaller_and_after_half_a_minute_killed_anew() -> None:
+    assert slowly([8900 - 100 * number for number in range(34)]) == [[]] * 33 + [[("kill", "a")]]
+    assert slowly([8900, 8900, 8900]) == [[], [], [("kill", "b")]]
+
+
+def test_that_it_gets_smaller_does_not_count_while_the_node_still_loses_more() -> None:
+    assert slowly([8900, 8800], falling=1.0) == [[], [("kill", "b")]]
+
+
+def test_a_killed_pod_that_lives_again_is_killed_again() -> None:
+    assert slowly([0, 0, 900]) == [[("kill", "b")], [], [("kill", "a")]]
+
+
+def test_what_the_api_says_to_the_eviction_of_a_killed_pod_changes_nothing() -> None:
+    seen = sight(pod("a", 450), pod("b", 450), available=599)
+    killed = decide(FRESH, seen, RULES).memory
+    for memory in (evicted(killed, "a", 500.0), failed(killed, "a"), refused(killed, "a", 500.0)):
+        assert decide(memory, replace(seen, now=101.9), RULES).actions == ()
+
+
+def test_an_eviction_that_nobody_answered_is_not_asked_for_again() -> None:
+    seen = sight(pod("a"), pod("b", priority=1), available=900, stalled=True)
+    first = decide(FRESH, seen, RULES)
+    assert done(first) == [("evict", "a")]
+    assert decide(first.memory, replace(seen, now=500.0), RULES).actions == ()
+
+
+BIG = 40 * BLOCK
+
+
+@pytest.mark.parametrize(
+    ("use", "more", "level"),
+    [
+        # holders took all that was lost, and have 80 MiB left: more will not be lost
+        (BIG // MIB - 80, 900, Level.CALM),
+        # … they have enough left to go on
+        (BIG // MIB - 600, 900, Level.HARD),
+        # … others took it
+        (BIG // MIB - 80, 0, Level.HARD),
+        # … others took a third of it; if they go on, 80 + 300 / 2 MiB are lost
+        (BIG // MIB - 80, 600, Level.CALM),
+        # … what the pod has above its blocks is others' use as well
+        (BIG // MIB + 900, 900, Level.HARD),
+    ],
+)
+def test_holders_are_not_expected_to_take_more_than_their_blocks(use: int, more: int, level: Level) -> None:
+    before = decide(FRESH, sight(pod("a", use - more, allowance=BIG, blocks=40), available=1900), RULES)
+    now = sight(pod("a", use, allowance=BIG, blocks=40), now=102.0, available=1000, falling=900.0 * MIB)
+    assert decide(before.memory, now, RULES).level is level
+    assert decide(before.memory, now, replace(RULES, enforced=False)).level is Level.HARD
+    others = sight(pod("b", use, allowance=BIG, blocks=40), now=102.0, available=1000, falling=900.0 * MIB)
+    assert decide(before.memory, others, RULES).level is Level.HARD, "what it had before is not known"
 
 
 def test_below_the_hard_watermark_who_is_leaving_anyway_is_killed_first() -> None:
     seen = sight(pod("a", 450), pod("b", 450, priority=9), available=599)
     assert done(decide(FRESH, seen, RULES)) == [("kill", "a")]
-    assert done(decide(evicted(FRESH, "b", Rung.EVICT, 500.0), seen, RULES)) == [("kill", "b")]
+    assert done(decide(evicted(FRESH, "b", 500.0), seen, RULES)) == [("kill", "b")]
 
 
 def test_a_failed_eviction_is_tried_again_and_a_refused_one_later() -> None:
@@ -231,7 +310,7 @@ sights = st.builds(
     free=st.integers(0, 3000).map(lambda n: n * MIB),
     falling=st.integers(-1000, 1000).map(lambda n: float(n * MIB)),
     stalled=st.booleans(),
-    target=st.integers(0, 20),
+    fits=st.integers(0, 20),
     allocated=st.integers(0, 20),
     candidates=pods,
 )
@@ -246,8 +325,13 @@ rules = st.builds(
     unmanaged=st.booleans(),
     static=st.booleans(),
     budgets_at_hard=st.booleans(),
+    enforced=st.booleans(),
 )
-rounds = st.builds(Going, st.sampled_from([Rung.EVICT, Rung.KILL]), st.sampled_from([100.0, 101.5, 500.0]))
+times = st.sampled_from([100.0, 101.5, 500.0])
+rounds = st.one_of(
+    st.builds(Going, st.sampled_from([Rung.EVICT, Rung.KILL]), times),
+    st.builds(Going, st.just(Rung.KILL), times, st.just(0), times),  # it has not got smaller
+)
 
 
 @st.composite
@@ -267,8 +351,10 @@ def situations(draw: st.DrawFn) -> tuple[Memory, Sight, Rules]:
 def needed(memory: Memory, seen: Sight, rule: Rules, level: Level) -> int:
     """What a round has to bring, told anew: bytes, or blocks."""
     alive = {uid: going for uid, going in memory.going.items() if going.until > seen.now}
+    uses = {c.uid: c.use for c in seen.candidates}
+    stuck = {uid: going for uid, going in memory.going.items() if going.again > seen.now and not uses.get(uid)}
     if level is Level.OVER:
-        return seen.allocated - seen.target - sum(c.blocks for c in seen.candidates if c.uid in alive)
+        return seen.allocated - seen.fits - sum(c.blocks for c in seen.candidates if c.uid in alive | stuck)
     ahead = seen.available - (max(0.0, seen.falling) / 2 if level is Level.HARD else 0)
     hard = {uid for uid, going in alive.items() if level is not Level.HARD or going.rung is Rung.KILL}
     return int(rule.soft - ahead) - sum(c.use for c in seen.candidates if c.uid in hard)

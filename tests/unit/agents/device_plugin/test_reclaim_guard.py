@@ -6,18 +6,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from ansible_collections.colocation.kubernetes.tests.unit.agents.common.api_double import Answer, ApiDouble
 from ansible_collections.colocation.kubernetes.tests.unit.agents.device_plugin.made_node import GIB, MIB, MadeNode
 from colocation.common.config import ConfigError, load
+from colocation.common.kube_api import KubeApi
 from colocation.common.metrics import Registry
+from colocation.device_plugin import reclaim_guard
 from colocation.device_plugin.memory_config import Memory
 from colocation.device_plugin.memory_snapshot import Holder, MemorySnapshot
 from colocation.device_plugin.reclaim_config import Kubernetes, Reclaim
-from colocation.device_plugin.reclaim_guard import Guard, identities, view
+from colocation.device_plugin.reclaim_guard import LATE_SECONDS, Guard, identities, view
 from colocation.device_plugin.reclaim_view import Holding, PodHolding
+from colocation.device_plugin.reclaim_work import Identities
 
 RESOURCE = "test.com/colocation-memory"
 UID = "0f31a2b4-1111-4222-8333-44445555aaaa"
@@ -26,7 +31,7 @@ NOBODY = Kubernetes(kubeconfig="", node="worker1")
 
 def snapshot(*holders: Holder) -> MemorySnapshot:
     held = sum(len(holder.blocks) for holder in holders)
-    return MemorySnapshot(0.0, 0.0, 512 * MIB, 8 * GIB, 4 * GIB, 0, 0, held, held, (), holders)
+    return MemorySnapshot(0.0, 0.0, 512 * MIB, 8 * GIB, 4 * GIB, 0, 0, held, held, held, (), holders)
 
 
 def until(what: str, holds: Callable[[], object], seconds: float = 10) -> None:
@@ -48,6 +53,11 @@ def test_holders_become_pods() -> None:
     parts = (Holding("first", ("CM-0-0",)), Holding("second", ("CM-0-1", "CM-0-2")))
     assert seen.pods == (PodHolding("batch", "job", "u1", "/c1", parts),)
     assert (seen.allocated, seen.block_bytes) == (4, 512 * MIB)
+
+
+def test_what_is_offered_and_what_fits_are_two_figures() -> None:
+    known = replace(snapshot(), target=5, fits=7)
+    assert (view(known, RESOURCE).target, view(known, RESOURCE).fits) == (5, 7)
 
 
 class Made:
@@ -108,6 +118,80 @@ def test_a_reload_that_changes_nothing_goes_on(made: Made, guard: Guard) -> None
     assert guard._reclaimer is before
     guard.configure({RESOURCE: made.memory}, Reclaim(soft_percent=6.0), NOBODY)
     assert guard._reclaimer is not before
+
+
+def sidecar(uid: str = UID) -> Answer:
+    """A pod as the API shows it: one container with blocks, one with a limit of 1 GiB."""
+    limits = ({RESOURCE: "2"}, {"memory": "1Gi"})
+    containers = [{"name": f"c{n}", "resources": {"limits": limit}} for n, limit in enumerate(limits)]
+    return Answer(200, {"metadata": {"uid": uid}, "spec": {"containers": containers}})
+
+
+@pytest.fixture
+def who(api: KubeApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The API server's double is asked."""
+    monkeypatch.setattr(reclaim_guard, "identities", lambda _config, _kubernetes: Identities("worker1", api))
+
+
+@pytest.mark.usefixtures("who")
+@pytest.mark.parametrize("enabled", [True, False])
+def test_other_containers_limits_come_on_top_also_after_a_reload(
+    made: Made, guard: Guard, double: ApiDouble, enabled: bool
+) -> None:
+    double.answers = [sidecar(), Answer(503, {})]
+
+    def limited(by: int) -> bool:
+        guard.tick(made.seen, time.monotonic())
+        return made.read("memory.max") == str(by)
+
+    guard.configure({RESOURCE: made.memory}, Reclaim(enabled=enabled), NOBODY)
+    until("the API told of it", lambda: limited(2 * GIB))
+    assert ("the API is asked", "with success") in guard.facts
+    guard.configure({RESOURCE: made.memory}, Reclaim(enabled=enabled, soft_percent=6.0), NOBODY)
+    assert guard._worker is not None
+    assert guard._worker.facts(UID).others == GIB
+    assert limited(2 * GIB)
+
+
+@pytest.mark.usefixtures("who")
+def test_a_limit_stays_while_the_api_does_not_answer_and_that_is_told(
+    made: Made, guard: Guard, double: ApiDouble
+) -> None:
+    double.answers = [Answer(503, {})] * 9
+    (made.cgroup / "memory.max").write_text(f"{2 * GIB}\n")  # by the agent before this one
+    guard.configure({RESOURCE: made.memory}, Reclaim(), NOBODY)
+    guard.tick(made.seen, 0.0)
+    assert made.read("memory.max") == f"{2 * GIB}\n"
+    until("it was asked", lambda: dict(guard.facts)["the API is asked"] != "with success")
+    guard.tick(made.seen, LATE_SECONDS - 1)
+    assert guard.problems == ()
+    guard.tick(made.seen, LATE_SECONDS)
+    assert "the API did not tell of batch/job" in guard.problems[0]
+    assert "503" in guard.problems[0]
+    guard.tick(snapshot(), LATE_SECONDS + 1)
+    assert guard.problems == ()
+
+
+def test_without_an_api_a_containers_own_limit_comes_on_top(made: Made, guard: Guard) -> None:
+    (made.cgroup / "0123abc" / "memory.max").write_text(f"{300 * MIB}\n")
+    guard.configure({RESOURCE: made.memory}, Reclaim(enabled=False), NOBODY)
+    guard.tick(made.seen, 0.0)
+    assert made.read("memory.max") == str(GIB + 300 * MIB)
+    guard.tick(made.seen, LATE_SECONDS)
+    assert guard.problems == (), "nobody was to be asked"
+
+
+def test_holders_that_have_no_control_group_for_long_are_a_problem(made: Made, guard: Guard) -> None:
+    lost = snapshot(*(Holder("batch", f"job-{n}", f"u{n}", "main", (f"CM-0-{n}",)) for n in range(5)))
+    guard.configure({RESOURCE: made.memory}, Reclaim(enabled=False, enforce=False), NOBODY)
+    guard.tick(lost, 0.0)
+    guard.tick(lost, LATE_SECONDS - 1)
+    assert guard.problems == ()
+    guard.tick(lost, LATE_SECONDS)
+    (problem,) = guard.problems
+    assert problem.startswith("batch/job-0, batch/job-1, batch/job-2 and 2 more hold blocks and have no control group")
+    guard.tick(made.seen, LATE_SECONDS + 1)
+    assert guard.problems == ()
 
 
 def test_who_asks_the_api() -> None:

@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import logging
+import re
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,6 +17,7 @@ import pytest
 from ansible_collections.colocation.kubernetes.tests.unit.agents.common.api_double import (
     Answer,
     ApiDouble,
+    Authority,
 )
 from colocation.common.kube_access import Access, Material
 from colocation.common.kube_api import KubeApi
@@ -69,7 +72,7 @@ class NodeDouble:
     def snapshot(self, target: int | None = None) -> Snapshot:
         held = sum(len(pod.blocks) for pod in self.pods)
         wanted = held if target is None else target
-        return Snapshot("test.com/cm", 512 * MIB, wanted, held, tuple(self.pods))
+        return Snapshot("test.com/cm", 512 * MIB, wanted, wanted, held, tuple(self.pods))
 
 
 @pytest.fixture
@@ -89,13 +92,14 @@ def registry() -> Registry:
 def start(node: NodeDouble, registry: Registry) -> Iterator[Start]:
     started: list[Reclaimer] = []
 
-    def begin(api: KubeApi | None = None, **config: object) -> Reclaimer:
+    def begin(api: KubeApi | None = None, clock: Callable[[], float] = time.monotonic, **config: object) -> Reclaimer:
         reclaimer = Reclaimer(
             Reclaim(**config),  # type: ignore[arg-type]
             Identities("worker1", api),
             ReclaimMetrics(registry),
             str(node.meminfo),
             str(node.place / "no-pressure"),
+            clock,
         )
         started.append(reclaimer)
         return reclaimer
@@ -171,6 +175,47 @@ def test_more_blocks_held_than_there_are_is_mended_at_the_second_check(
     until("it is evicted", lambda: ("POST", "eviction") in asked(double))
     assert time.monotonic() - began >= 1.0
     assert asked(double).count(("POST", "eviction")) == 1
+
+
+def test_a_pod_that_went_gives_its_blocks_back_before_the_next_snapshot(
+    node: NodeDouble, api: KubeApi, double: ApiDouble, start: Start, registry: Registry
+) -> None:
+    evicted = node.add(use=300)
+    node.add(use=200)
+    reclaimer = start(api, check_seconds=1.0, cooldown_seconds=1.0)
+    reclaimer.tick(time.monotonic(), node.snapshot(target=1))
+    until("one is evicted", lambda: ("POST", "eviction") in asked(double))
+    calm = re.compile(r'rounds_total{level="calm"} (\d+)')
+    before = sum(map(int, calm.findall(registry.render())))
+    shutil.rmtree(evicted)
+    until("three checks", lambda: sum(map(int, calm.findall(registry.render()))) >= before + 3)
+    assert asked(double).count(("POST", "eviction")) == 1
+
+
+def test_evictions_that_waited_for_the_api_are_not_done_when_it_is_back(
+    node: NodeDouble, double: ApiDouble, authority: Authority, start: Start
+) -> None:
+    for _pod in range(5):
+        node.add(use=30)
+    back, passed = threading.Event(), [0.0]
+    ca, port = Material(str(authority.certificate)), double.server_address[1]
+
+    def hanging() -> Access:
+        back.wait(20)
+        return Access("127.0.0.1", port, ca, token=Material(content="t"))
+
+    api = KubeApi(hanging, timeout=3, backoff=Backoff(tries=1))
+    reclaimer = start(api, clock=lambda: time.monotonic() + passed[0])
+    node.set(available=310)
+    reclaimer.tick(time.monotonic(), node.snapshot())
+    until("all are told to go", lambda: len(reclaimer.withdrawn) == 5)
+    node.set(available=5000)
+    passed[0] = 30.0
+    back.set()
+    until("they are answered", lambda: len(reclaimer.table.rows) == 5)
+    assert [row[4] for row in reclaimer.table.rows].count("failed") >= 4
+    assert asked(double).count(("POST", "eviction")) <= 1, "only one that was begun"
+    until("their blocks are on offer again", lambda: len(reclaimer.withdrawn) <= 1)
 
 
 def test_a_dry_run_only_says_what_it_would_do(

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from colocation.device_plugin.reclaim_offer import Withdrawn
 from colocation.device_plugin.reclaim_view import Holding, PodHolding, Snapshot
 
@@ -14,7 +16,7 @@ def pod(uid: str, *blocks: str) -> PodHolding:
 
 def snapshot(*pods: PodHolding, target: int = 2) -> Snapshot:
     held = sum(len(pod.blocks) for pod in pods)
-    return Snapshot("test.com/colocation-memory", 1 << 29, target, held, pods)
+    return Snapshot("test.com/colocation-memory", 1 << 29, target, target, held, pods)
 
 
 A, B = pod("a", "CM-0-0", "CM-0-1"), pod("b", "CM-0-2")
@@ -36,6 +38,13 @@ def test_one_that_stays_gets_its_blocks_back_on_offer() -> None:
 def test_a_block_that_somebody_else_got_is_his() -> None:
     gone = Withdrawn().told(A).seen(snapshot(B), 0.0, rest=60)
     assert gone.seen(snapshot(B, pod("c", "CM-0-1")), 1.0, rest=60).blocks == {"CM-0-0"}
+
+
+def test_who_is_gone_holds_nothing_but_what_somebody_else_got() -> None:
+    seen = replace(snapshot(A, B, pod("c", "CM-0-1", "CM-0-3")), allocated=5)
+    assert seen.held({"a", "b", "c"}) == 5
+    assert seen.held({"b", "c"}) == 4
+    assert seen.held(set()) == 1  # of whom only the name is known
 
 
 def test_how_many_blocks_the_node_offers_then() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from colocation.device_plugin.migrate import Room, Taint, Wish, fits, places, rooms, taken
 from colocation.device_plugin.reclaim import Kind
-from colocation.device_plugin.reclaim_pods import PodFacts, Toleration, amount, facts
+from colocation.device_plugin.reclaim_pods import PodFacts, Toleration, amount, facts, is_of
 
 RESOURCE = "test.com/colocation-memory"
 
@@ -47,6 +47,19 @@ def container(**limits: str) -> dict[str, Any]:
 def test_who_looks_after_a_pod(document: dict[str, Any], kind: Kind, movable: bool) -> None:
     found = facts(document, RESOURCE)
     assert (found.kind, found.movable) == (kind, movable)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "uid", "same"),
+    [
+        ({"uid": "a-b"}, "a-b", True),
+        ({"uid": "a-c"}, "a-b", False),
+        ({"uid": "a-b", "annotations": {"kubernetes.io/config.mirror": "7b19"}}, "7b19", True),  # a static pod
+        ({}, "a-b", False),
+    ],
+)
+def test_whose_document_it_is(metadata: dict[str, Any], uid: str, same: bool) -> None:
+    assert is_of({"metadata": metadata}, uid) is same
 
 
 def test_a_pod_that_must_stand_on_certain_nodes_is_not_moved() -> None:
