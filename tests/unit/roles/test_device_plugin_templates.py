@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +126,20 @@ def test_a_block_is_chosen_from_the_largest_node(
     assert memory == Memory(**{"unit_mib": unit, **(settings or {})})
 
 
+def test_what_else_a_user_may_say(tmp_path: Path) -> None:
+    def told(**variables: Any) -> Config:
+        file = tmp_path / "device-plugin.yaml"
+        file.write_text(_rendered("device-plugin.yaml.j2", **variables))
+        return read(Config, str(file))
+
+    assert told() == Config()
+    there = told(device_plugin_kubelet_dir="/data/kubelet/device-plugins", device_plugin_refresh_seconds="2.5")
+    assert there.pod_resources_socket == "/data/kubelet/pod-resources/kubelet.sock"
+    assert there.refresh_seconds == 2.5
+    slow = told(device_plugin_retry_seconds=30, device_plugin_stream_grace_seconds=60)
+    assert (slow.retry_seconds, slow.stream_grace_seconds) == (30.0, 60.0)
+
+
 def test_with_memory_the_unit_may_write_to_control_groups_and_is_still_hardened(tmp_path: Path) -> None:
     text = _rendered(f"{UNIT}.j2", device_plugin_resources={"memory": {MEMORY: None}})
     assert "ProtectControlGroups=no\n" in text
@@ -201,6 +216,21 @@ def test_the_agent_takes_the_configuration(resources: dict[str, Any], tmp_path: 
     config = read(Config, str(file))
     assert (dict(config.mock), config.status.port) == (resources.get("mock", {}), 9999)
     assert (config.kubelet_dir, config.log_level) == ("/var/lib/kubelet/device-plugins", "info")
+
+
+def test_the_command_is_the_agent_of_the_release_in_force(tmp_path: Path) -> None:
+    (tmp_path / "current").symlink_to(COLLECTION / "files/agents")
+    command = tmp_path / "colocation-device-plugin"
+    said = {"device_plugin_home": str(tmp_path), "agent_runtime_interpreter": sys.executable}
+    command.write_text(_rendered("colocation-device-plugin.j2", **said))
+    command.chmod(0o755)
+    config = tmp_path / "a file.yaml"
+    config.write_text("mock: {mock.com/gpu: many}\n")
+    done = subprocess.run([command, "--config", config, "status"], capture_output=True, text=True, check=False)
+    assert done.returncode == 78
+    assert 'must be a whole number, not "many"' in done.stderr
+    done = subprocess.run([command, "--help"], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("usage: colocation-device-plugin [-h]")
 
 
 @pytest.mark.parametrize("offer", OFFERS, ids=lambda file: file.parent.name)
