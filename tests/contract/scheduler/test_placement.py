@@ -1,13 +1,14 @@
 # Copyright: colocation.kubernetes contributors
 # Apache-2.0 License (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """Where a real kube-scheduler puts pods with the role's configuration and the deployed extender, and what it does when
-the extender is gone or hangs."""
+the extender is gone, hangs or is late."""
 
 from __future__ import annotations
 
 import re
 import signal
 import subprocess
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -180,6 +181,40 @@ def test_one_that_hangs_costs_a_timeout_for_each_pod(scheduling: Scheduling) -> 
     assert TIMEOUT * 0.9 < took < TIMEOUT * 3
     scheduling.use({"n0": 97.0})
     assert scheduling.place(10)["n0"] == 0
+
+
+def test_one_that_is_late_costs_no_more_and_says_so(scheduling: Scheduling) -> None:
+    """It has a twentieth of its time, so most requests are over when it comes to them."""
+    before = counts(scheduling)
+    over = threading.Event()
+
+    def stutter() -> None:
+        while not over.is_set():
+            scheduling.extender.signal(signal.SIGSTOP)
+            over.wait(1.0)
+            scheduling.extender.signal(signal.SIGCONT)
+            over.wait(0.05)
+
+    thread = threading.Thread(target=stutter)
+    thread.start()
+    try:
+        took = scheduling.seconds_of(20)
+    finally:
+        over.set()
+        thread.join()
+    assert took < TIMEOUT * 3
+    wait_until("it to tell", lambda: all(now > then for now, then in zip(counts(scheduling), before, strict=True)), 30)
+    scheduling.use({"n0": 97.0})
+    assert scheduling.place(10)["n0"] == 0
+
+
+def counts(scheduling: Scheduling) -> list[float]:
+    """Requests that it came to too late, and pods that were bound without it."""
+    said = scheduling.extender.get("/metrics")
+    return [
+        sum(map(float, re.findall(rf"^colocation_scheduler_{what} (\S+)", said, re.M)))
+        for what in (r'requests_total{verb="none",code="499"}', r'bound_total{asked="no"}')
+    ]
 
 
 @pytest.mark.parametrize("minor", KUBERNETES_MINORS)

@@ -114,6 +114,11 @@ def test_installed_placed_by_changed_refused_put_back_and_removed(
     assert (status, changed) == (0, 1), said
     assert not set(before) & {pod["metadata"]["uid"] for pod in pods(api)}
 
+    # With the kubelets asked there is an account more, and its rights.
+    status, changed, said = site(scheduler_prometheus="", scheduler_timeout=0)
+    assert (status, changed) == (0, 1), said
+    assert len([name for name in standing(server) if name.endswith("kubelets")]) == 5
+
     # All goes, twice if need be.
     assert site("--check", entry="uninstall")[:2] == (0, 1)
     status, changed, said = site(entry="uninstall")

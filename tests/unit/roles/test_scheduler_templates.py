@@ -119,12 +119,34 @@ def test_what_is_said_on_the_command_line_is_text() -> None:
 
 def test_rights_follow_the_source() -> None:
     def rules(**said: Any) -> str:
-        return str(objects(**said)["ClusterRole", "system:kube-scheduler:plugins"]["rules"])
+        return str([one["rules"] for (kind, _name), one in objects(**said).items() if kind in ("ClusterRole", "Role")])
 
     assert "nodes/metrics" in rules()
     assert "nodes/metrics" not in rules(scheduler_prometheus="http://p:9090")
+    assert "serviceaccounts" not in rules(scheduler_prometheus="http://p:9090")
     assert "metrics.k8s.io" in rules(scheduler_source="metrics-api")
     assert "proxy" not in rules() and "'*'" not in rules() and "secrets" not in rules()
+
+
+@pytest.mark.parametrize("mode", ["deployment", "hostpath"])
+def test_kubelets_are_shown_an_account_that_can_do_nothing_else(mode: str) -> None:
+    found = objects(scheduler_mode=mode)
+    config = load(Config, secret(found)["extender.yaml"], "extender.yaml")
+    name = "schedulingplugin-mem-usage-kubelets"
+    assert config.kubelets.account == f"kube-system/{name}"
+    assert ("ServiceAccount", name) in found
+    held = [
+        one["roleRef"]
+        for (kind, _name), one in found.items()
+        if kind.endswith("Binding") and name in [subject["name"] for subject in one["subjects"]]
+    ]
+    assert [(role["kind"], role["name"]) for role in held] == [
+        ("ClusterRole", "system:kube-scheduler:plugins:kubelets")
+    ]
+    rules = found["ClusterRole", "system:kube-scheduler:plugins:kubelets"]["rules"]
+    assert rules == [{"apiGroups": [""], "resources": ["nodes/metrics"], "verbs": ["get"]}]
+    (minting,) = found["Role", "system:kube-scheduler:plugins:kubelets"]["rules"]
+    assert (minting["resourceNames"], minting["verbs"]) == ([name], ["create"])
 
 
 def test_the_seeds_identity() -> None:
@@ -211,6 +233,11 @@ def test_only_where_no_other_score_counts_the_favourite_is_answered_alone(said: 
         ({"scheduler_source": "prometheus"}, "scheduler_prometheus must name its address"),
         ({"scheduler_lease": "kube-scheduler"}, "which the scheduler of the cluster itself has"),
         ({"scheduler_replicas": 0}, "one is the least"),
+        (
+            {"scheduler_extender_config": {"profiles": {"mine": {}}, "listen": {"port": 9999}}},
+            "Say it with scheduler_profiles, scheduler_extender_port.",
+        ),
+        ({"scheduler_extender_config": {"prometheusApiAddr": "http://p:9090"}}, "Say it with scheduler_prometheus."),
     ],
 )
 def test_what_does_not_fit_is_told(said: dict[str, Any], why: str) -> None:

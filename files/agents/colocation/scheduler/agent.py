@@ -40,15 +40,16 @@ class ExtenderAgent:
 
     def configure(self, config: Config) -> None:
         """Begin; or make a new engine, which takes over when it knows the cluster."""
+        if self._next is not None:  # whatever was to come is not wanted any more
+            self._next.stop()
+            self._next = None
+        if self._answers is not None and self._answers.engine.config == config:
+            return
         engine = Engine(config)
         if self._answers is None:
             self._answers = Answers(engine, self._counters)
             self._server = self._listen(config, self._answers)
-        elif self._answers.engine.config == config:
-            return
         else:
-            if self._next is not None:
-                self._next.stop()
             self._next, self._swap_by = engine, time.monotonic() + SWAP_SECONDS
         engine.start()
 

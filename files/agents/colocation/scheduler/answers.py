@@ -82,7 +82,7 @@ class Answers:
         try:
             question = read_question(request.body, engine.cluster.memory_resources)
         except WireError as problem:
-            return _text(400, str(problem))
+            return _text(problem.status, str(problem))
         return Answer(200, answer(engine, question))
 
     def _filter(self, engine: Engine, question: Question) -> str:

@@ -64,6 +64,11 @@ class Counts:
     bookings_kept: int = 0  # the pod came where we had booked
     bookings_elsewhere: int = 0  # it came to another node
     bookings_expired: int = 0
+    bound_asked: int = 0  # pods of our profiles that were bound, and we had scored nodes for them
+    bound_unasked: int = 0  # and we had not
+
+
+ASKED = 10_000  # pods that are remembered as scored until they are bound
 
 
 class Cluster:
@@ -86,6 +91,7 @@ class Cluster:
         self._pods: dict[str, _Placed] = {}
         self._on_node: dict[str, set[str]] = {}
         self._bookings: dict[str, _Booking] = {}
+        self._asked: dict[str, None] = {}  # pods that were scored and not seen bound yet, in their order
         self._due: list[tuple[float, str]] = []  # times at which a pod or booking is to be looked at
         self.rankings = {
             name: Ranking(rules_of(profile, self._views.index(_view(profile))))
@@ -145,6 +151,11 @@ class Cluster:
         if booking is not None:
             self.counts.bookings_kept += booking.node == pod.node
             self.counts.bookings_elsewhere += booking.node != pod.node
+        if known is None and pod.age is None and not pod.pinned and pod.scheduler in self.rankings:
+            asked = pod.uid in self._asked
+            self.counts.bound_asked += asked
+            self.counts.bound_unasked += not asked
+        self._asked.pop(pod.uid, None)
         learned = self.learned.use(pod.owner) if self.learned else None
         until = None if known is not None else self._hold(pod, now)
         placed = _Placed(pod.key, pod.owner, pod.node, request, self.expectation.use(pod, learned), pod.started, until)
@@ -267,6 +278,9 @@ class Cluster:
             return None
         self._expire(now)
         self._release(pod.uid)
+        self._asked[pod.uid] = None
+        if len(self._asked) > ASKED:
+            del self._asked[next(iter(self._asked))]
         need = self.need_of(pod)
         ranked = ranking.rank(names, need, pod.uid or pod.key, self.nodes, self._best_only)
         if ranked.favourite is not None and self._flight.enabled and pod.uid and pod.uid not in self._pods:
@@ -298,11 +312,12 @@ class Cluster:
         return refused
 
     def judged(self, profile: str) -> dict[tuple[str, Judged], int]:
-        """How many nodes are judged by what, for each weighted resource."""
+        """How many nodes are judged by what, for each weighted resource. Pages ask this without the lock, which is for
+        requests: so it goes over a copy, which Python makes at once."""
         found: dict[tuple[str, Judged], int] = {}
-        rules = self.rankings[profile].rules
+        rules, nodes = self.rankings[profile].rules, list(self.nodes.values())
         for resource in rules.weighted:
-            for node in self.nodes.values():
+            for node in nodes:
                 key = (RESOURCES[resource], judged(node, rules, resource))
                 found[key] = found.get(key, 0) + 1
         return found

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -48,6 +49,12 @@ def absolute(path: str) -> str | None:
 def no_wrap(text: str) -> str | None:
     """A check: something to ask Prometheus."""
     return None if text.strip() else "is empty; leave the key out for the default"
+
+
+def account_name(text: str) -> str | None:
+    """A check: a service account, or none."""
+    good = not text or re.fullmatch(r"[a-z0-9-]+/[a-z0-9.-]+", text)
+    return None if good else f'"{text}" is no service account, such as "kube-system/kubelets"'
 
 
 Path = Annotated[str, absolute]
@@ -112,6 +119,9 @@ class Kubelets:
     # Whom to believe, before our token is sent: `verify` takes only what the cluster's authority signed; `pin` also
     # takes the certificate that a kubelet made itself (kubeadm's default) and showed first; `insecure` takes any.
     certificates: Literal["verify", "pin", "insecure"] = "pin"
+    # The account whose token kubelets are shown, as namespace/name; it needs no right but `nodes/metrics`, and we need
+    # `create` of its `serviceaccounts/token`. Empty: our own token.
+    account: Annotated[str, account_name] = ""
     at_a_time: Annotated[int, Between(1, 128)] = 16
     timeout_seconds: Seconds = 5.0
 

@@ -30,6 +30,9 @@ class Counters:
         self.in_flight = registry.gauge(PREFIX + "in_flight", "Pods and bookings that count beside what is measured.")
         self.booked = registry.gauge(PREFIX + "bookings", "Favourites whose binding was not seen yet.")
         self.ended = registry.counter(PREFIX + "bookings_ended_total", "How bookings ended.", ("how",))
+        self.bound = registry.counter(
+            PREFIX + "bound_total", "Pods of our profiles that were bound, and whether we were asked.", ("asked",)
+        )
         self.judged = registry.gauge(
             PREFIX + "judged_nodes", "Nodes by what they are judged by.", ("profile", "resource", "by")
         )
@@ -57,6 +60,8 @@ class Counters:
             ("expired", cluster.counts.bookings_expired),
         ):
             self.ended.set(number, how=how)
+        self.bound.set(cluster.counts.bound_asked, asked="yes")
+        self.bound.set(cluster.counts.bound_unasked, asked="no")
         for profile, ranking in cluster.rankings.items():
             found = cluster.judged(profile)
             for resource in ranking.rules.resources:

@@ -20,6 +20,7 @@ from colocation.common.kube_api import Document, KubeApi, kubeconfig
 from colocation.common.watching import Kind, Listener, Watch
 from colocation.scheduler.cluster import Cluster
 from colocation.scheduler.config import Config, addresses
+from colocation.scheduler.kubelet_token import AccountToken
 from colocation.scheduler.kubelets import KubeletSource
 from colocation.scheduler.metrics_api import MetricsApiSource
 from colocation.scheduler.nodes import Node, read_node
@@ -167,7 +168,8 @@ def make_source(config: Config, find_access: Callable[[], Access], api: KubeApi)
     if config.chosen_source == "metrics-api":
         return MetricsApiSource(api, pods)
     round_seconds = max(config.queryMetricIntervalSeconds, config.kubelets.timeout_seconds)
-    return KubeletSource(find_access, config.kubelets, round_seconds, pods)
+    account = AccountToken(api, config.kubelets.account) if config.kubelets.account else None
+    return KubeletSource(find_access, config.kubelets, round_seconds, pods, account)
 
 
 @dataclass(slots=True)
@@ -176,6 +178,9 @@ class _NodeListener(Listener):
 
     engine: Engine
     found: list[Node] = field(default_factory=list)
+
+    def begins(self) -> None:
+        self.found = []
 
     def page(self, documents: Sequence[Document]) -> None:
         self.found += map(read_node, documents)
@@ -198,6 +203,9 @@ class _PodListener(Listener):
 
     engine: Engine
     found: list[Pod] = field(default_factory=list)
+
+    def begins(self) -> None:
+        self.found = []
 
     def page(self, documents: Sequence[Document]) -> None:
         resources, wall = self.engine.cluster.memory_resources, time.time()

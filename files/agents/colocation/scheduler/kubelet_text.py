@@ -14,6 +14,8 @@ _LINE = re.compile(
 )
 _LABEL = re.compile(r'(\w+)="([^"\\]*)"')
 _CPU = "cpu_usage_seconds_total"
+LEAST_BETWEEN = 1.0  # seconds of the kubelet's clock between two counts of processor time
+MOST_APART = 20.0  # seconds by which its clock and ours may differ between them; it looks every 10 to 15
 Timed = tuple[float, float]  # when, by the kubelet's clock, and how much
 
 
@@ -21,19 +23,20 @@ Timed = tuple[float, float]  # when, by the kubelet's clock, and how much
 class KubeletUse:
     """Processor time in seconds of all cores since the start, memory in bytes; pods by namespace/name."""
 
+    read: float = 0.0  # when, by our clock that never goes back
     processor: Timed | None = None
     memory: Timed | None = None
     pod_processor: dict[str, Timed] = field(default_factory=dict)
     pod_memory: dict[str, Timed] = field(default_factory=dict)
 
 
-def read_resource_metrics(body: bytes, now: float) -> KubeletUse:
+def read_resource_metrics(body: bytes, now: float, read: float = 0.0) -> KubeletUse:
     """What the text says; what carries no time is of `now`."""
-    found = KubeletUse()
+    found = KubeletUse(read)
     for what, metric, labels, text, stamp in _LINE.findall(body.decode(errors="replace")):
         try:
             timed = (int(stamp) / 1000 if stamp else now, float(text))
-        except ValueError:
+        except (ValueError, OverflowError):
             continue
         if what == "pod":
             known = dict(_LABEL.findall(labels))
@@ -46,9 +49,16 @@ def read_resource_metrics(body: bytes, now: float) -> KubeletUse:
     return found
 
 
-def rate(before: Timed | None, after: Timed | None, least_seconds: float) -> float:
-    """Use in a second; no number where there is nothing to compare, or the count began anew."""
+def rate(before: Timed | None, after: Timed | None, between: float) -> float:
+    """Use in a second; no number where there is nothing to compare, the count began anew, or the kubelet's clock was
+    set: `between` is the time between the two reads, and a look is at most some seconds old when it is read."""
     if before is None or after is None:
         return math.nan
     passed, used = after[0] - before[0], after[1] - before[1]
-    return used / passed if passed >= least_seconds and used >= 0 else math.nan
+    good = passed >= LEAST_BETWEEN and abs(passed - between) <= MOST_APART and used >= 0
+    return used / passed if good else math.nan
+
+
+def same_look(before: Timed, after: Timed) -> bool:
+    """Whether the kubelet has not looked again since."""
+    return 0 <= after[0] - before[0] < LEAST_BETWEEN and after[1] >= before[1]

@@ -3,7 +3,8 @@
 """Use from the kubelets themselves, at /metrics/resource: nothing to install, and the right `nodes/metrics` is enough
 (never `nodes/proxy`, which is a shell in every pod).
 
-Our token goes to whoever answers, so it is first seen who that is. kubeadm's kubelets show a certificate that they made
+A token goes to whoever answers, so it is one of an account that can do nothing else (`kubelet_token`) where the
+configuration names one, and it is first seen who answers. kubeadm's kubelets show a certificate that they made
 themselves; `pin` takes the first one for the node's as long as the node is there, and never goes back from one that the
 cluster's authority signed. A round ends in time also when many nodes are dead: those are asked last in the next.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 import ssl
 import time
 from collections.abc import Callable, Mapping
@@ -23,14 +25,15 @@ from colocation.common.kube_api import tls_context, token_of
 from colocation.scheduler import config
 from colocation.scheduler.cluster import Reading
 from colocation.scheduler.fetch import FetchError, NotVerified, Target, fetch
-from colocation.scheduler.kubelet_text import KubeletUse, Timed, rate, read_resource_metrics
+from colocation.scheduler.kubelet_text import KubeletUse, Timed, rate, read_resource_metrics, same_look
+from colocation.scheduler.kubelet_token import AccountToken
 from colocation.scheduler.nodes import Node
 from colocation.scheduler.pods import Amount
 from colocation.scheduler.sources import Readings, Sampling, SourceError, plausible, share_of
 
 MOST_ANSWER = 16 << 20
-LEAST_BETWEEN = 1.0  # seconds of the kubelet's clock between two counts of processor time
 EXAMPLES = 3
+ADDRESS = re.compile(r"[0-9A-Za-z.:-]{1,253}")
 SIGNED = "signed"  # in place of a pin: the cluster's authority stands for it
 
 
@@ -40,7 +43,9 @@ class _Known:
 
     pin: str = ""  # a certificate's hash, or SIGNED
     processor: Timed | None = None
+    processor_read: float = 0.0
     pods: dict[str, Timed] = field(default_factory=dict)  # processor time of each
+    pods_read: float = 0.0
     failed: bool = False
 
 
@@ -58,9 +63,15 @@ class KubeletSource:
     """Asks every kubelet, some at a time."""
 
     def __init__(
-        self, find_access: Callable[[], Access], settings: config.Kubelets, round_seconds: float, pods: bool
+        self,
+        find_access: Callable[[], Access],
+        settings: config.Kubelets,
+        round_seconds: float,
+        pods: bool,
+        account: AccountToken | None = None,
     ) -> None:
         self._find_access = find_access
+        self._account = account  # whose token is shown; without one it is our own
         self._settings = settings
         self._round_seconds = round_seconds
         self._pods = pods
@@ -84,13 +95,15 @@ class KubeletSource:
                 if self._pods:
                     pods.update(_pod_uses(self._known[node.name], found))
         if failures and not readings:
+            if self._account is not None:
+                self._account.forget()
             raise SourceError(_listed(failures, len(nodes)))
         return Sampling(readings, pods, (_listed(failures, len(nodes)),) if failures else ())
 
     def _means(self) -> _Means:
         try:
             access = self._find_access()
-            token = token_of(access)
+            token = self._account.get() if self._account is not None else token_of(access)
             verified, anyone = tls_context(access), tls_context(access)
         except AccessError as problem:
             raise SourceError(str(problem)) from None
@@ -105,11 +118,13 @@ class KubeletSource:
             return f"{node.name}: no time was left for it"
         if not node.address:
             return f"{node.name}: its Node names no address"
+        if not ADDRESS.fullmatch(node.address):
+            return f"{node.name}: its Node names the address {node.address[:100]!r}, which is none"
         host = f"[{node.address}]" if ":" in node.address else node.address
         url = f"https://{host}:{node.port}/metrics/resource"
         try:
             body = self._fetch(node, url, means, min(left, self._settings.timeout_seconds))
-            return read_resource_metrics(body, time.time())
+            return read_resource_metrics(body, time.time(), time.monotonic())
         except FetchError as problem:
             return f"{node.name}: {problem}"
 
@@ -139,26 +154,24 @@ class KubeletSource:
     def _readings(self, node: Node, found: KubeletUse) -> Readings:
         known = self._known[node.name]
         cpu = memory = None
-        cores = rate(known.processor, found.processor, LEAST_BETWEEN)
-        if found.processor is not None and not math.isnan(cores):
-            cpu = Reading(plausible(share_of(cores, node, 0)), found.processor[0])
-        if known.processor is None or not math.isnan(cores) or _began_anew(known.processor, found.processor):
-            known.processor = found.processor
+        cores = rate(known.processor, found.processor, found.read - known.processor_read)
+        if found.processor is not None:
+            if not math.isnan(cores):
+                cpu = Reading(plausible(share_of(cores, node, 0)), found.processor[0])
+            if known.processor is None or not same_look(known.processor, found.processor):
+                known.processor, known.processor_read = found.processor, found.read
         if found.memory is not None:
             memory = Reading(plausible(share_of(found.memory[1], node, 1)), found.memory[0])
         return cpu, memory
 
 
-def _began_anew(before: Timed, after: Timed | None) -> bool:
-    return after is not None and after[1] < before[1]
-
-
 def _pod_uses(known: _Known, found: KubeletUse) -> dict[str, Amount]:
+    between = found.read - known.pods_read
     uses = {
-        key: Amount(rate(known.pods.get(key), processor, LEAST_BETWEEN), found.pod_memory.get(key, (0.0, math.nan))[1])
+        key: Amount(rate(known.pods.get(key), processor, between), found.pod_memory.get(key, (0.0, math.nan))[1])
         for key, processor in found.pod_processor.items()
     }
-    known.pods = found.pod_processor
+    known.pods, known.pods_read = found.pod_processor, found.read
     return uses
 
 

@@ -22,11 +22,12 @@ from colocation.common.journal import Log
 from colocation.scheduler.http_stream import CONTINUE, HttpStream, Refusal, Request, encode
 
 PLACES = 128
-ROOM = 32 << 20  # bytes of bodies that are being received, of all connections together
+ROOM = 32 << 20  # bytes of all connections: bodies that come and answers that wait; one more answer may be on top
 IDLE_SECONDS = 300.0  # kube-scheduler closes after 90; who closes first may cut a request off
 EXCHANGE_SECONDS = 10.0  # from a request's first byte to the answer's last
 DRAIN_SECONDS = 2.0  # after a refusal, so that the client sees it before the end
 CHUNK = 256 << 10
+GAVE_UP = 499  # as nginx counts who did not wait for the answer
 log = Log("extender")
 
 
@@ -162,6 +163,10 @@ class ExtenderServer:
         if isinstance(found, Refusal):
             self._end_with(client, found)
             return False
+        if _gone(client.connection):  # nobody waits any more: to book would be wrong
+            self._refused(GAVE_UP)
+            self._drop(client)
+            return False
         answer = self._answer(found)
         client.ending = not found.keep_alive
         client.out = encode(answer.status, answer.body, found.keep_alive, answer.content_type)
@@ -179,6 +184,8 @@ class ExtenderServer:
         with contextlib.suppress(BlockingIOError):
             sent = client.connection.send(client.out)
             client.out = client.out[sent:]
+        self._held += len(client.out) - client.waiting
+        client.waiting = len(client.out)
         if client.out:
             self._selector.modify(client.connection, selectors.EVENT_WRITE, client)
             return
@@ -218,10 +225,22 @@ class ExtenderServer:
 
     def _drop(self, client: _Client) -> None:
         self._give_back(client)
+        self._held -= client.waiting
+        client.waiting = 0
         self._clients.pop(client.connection.fileno(), None)
         with contextlib.suppress(KeyError, ValueError):
             self._selector.unregister(client.connection)
         client.connection.close()
+
+
+def _gone(connection: socket.socket) -> bool:
+    """Whether the other side has hung up."""
+    try:
+        return not connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
 
 
 @dataclass(slots=True)
@@ -232,4 +251,5 @@ class _Client:
     stream: HttpStream
     deadline: float
     out: bytes = b""
+    waiting: int = 0  # bytes of it that are held
     ending: bool = False

@@ -15,9 +15,16 @@ from typing import Any
 
 from colocation.scheduler.pods import Pod, read_pod
 
+MOST_NAMES = 20_000  # nodes; Kubernetes is made for 5,000
+MOST_TEXT = 512  # characters of a pod's namespace, name or UID; they are remembered
+
 
 class WireError(Exception):
     """This is no question of kube-scheduler; the text says why, and what to do."""
+
+    def __init__(self, why: str, status: int = 400) -> None:
+        self.status = status
+        super().__init__(why)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +53,12 @@ def read_question(body: bytes, memory_resources: Mapping[str, float]) -> Questio
         names = []
     if not isinstance(names, list) or not set(map(type, names)) <= {str}:
         raise WireError("NodeNames is no list of names")
-    return Question(read_pod(pod, memory_resources), names)
+    if len(names) > MOST_NAMES:
+        raise WireError(f"{len(names)} NodeNames; the most is {MOST_NAMES}", 413)
+    question = Question(read_pod(pod, memory_resources), names)
+    if max(len(question.pod.key), len(question.pod.uid)) > MOST_TEXT:
+        raise WireError("the Pod's namespace, name or UID is longer than any API server lets it be", 413)
+    return question
 
 
 def filter_result(names: Sequence[str], refused: Mapping[str, str]) -> str:

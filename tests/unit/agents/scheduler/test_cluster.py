@@ -19,6 +19,7 @@ from ansible_collections.colocation.kubernetes.tests.unit.agents.scheduler.clust
     pod,
     scores,
 )
+from colocation.scheduler import cluster as cluster_module
 from colocation.scheduler.cluster import Cluster, Reading
 from colocation.scheduler.pods import Amount
 
@@ -347,3 +348,33 @@ class Lifetimes(RuleBasedStateMachine):
 
 TestLifetimes = Lifetimes.TestCase
 TestLifetimes.settings = settings(max_examples=settings.default.max_examples, stateful_step_count=20)
+
+
+def test_pods_that_were_bound_without_asking_us_are_counted() -> None:
+    model = cluster()
+    measure(model, 1.0, a=0.1, b=0.2, c=0.3)
+    best(model, "asked", 2.0)
+    for uid in ("asked", "unasked"):
+        model.pod_is(pod(uid, "a"), 3.0)
+        model.pod_is(pod(uid, "a", started=True), 4.0)
+    model.pod_is(pod("theirs", "a", scheduler="default-scheduler"), 5.0)
+    model.pod_is(pod("daemon", "a", pinned=True), 5.0)
+    model.pods_are([pod(uid, "a", age=9.0) for uid in ("asked", "unasked", "listed")], 6.0)
+    assert (model.counts.bound_asked, model.counts.bound_unasked) == (1, 1)
+
+
+def test_a_pod_whose_booking_has_ended_was_asked_for_all_the_same() -> None:
+    model = cluster()
+    measure(model, 1.0, a=0.1, b=0.2, c=0.3)
+    best(model, "late", 2.0)
+    model.advance(1000.0)
+    model.pod_is(pod("late", "a"), 1000.0)
+    assert (model.counts.bookings_expired, model.counts.bound_asked, model.counts.bound_unasked) == (1, 1, 0)
+
+
+def test_pods_that_are_never_bound_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_module, "ASKED", 3)
+    model = cluster()
+    for number in range(9):
+        best(model, f"p{number}", float(number))
+    assert list(model._asked) == ["p6", "p7", "p8"]

@@ -20,6 +20,7 @@ from colocation.common.config import load
 from colocation.common.kube_access import Access, Material
 from colocation.scheduler.config import Kubelets
 from colocation.scheduler.kubelet_text import rate, read_resource_metrics
+from colocation.scheduler.kubelet_token import AccountToken
 from colocation.scheduler.kubelets import KubeletSource
 from colocation.scheduler.nodes import Node
 from colocation.scheduler.pods import Amount
@@ -143,6 +144,51 @@ def test_the_same_look_of_the_kubelet_is_not_counted_as_idle(authority: Authorit
     assert cpu.share == pytest.approx(0.5)
 
 
+@pytest.mark.parametrize("seconds", [-3600, 3600])
+def test_a_clock_that_is_set_costs_one_value_and_makes_nobody_idle(
+    authority: Authority, kubelet: FakeKubelet, seconds: float
+) -> None:
+    made = source(authority, pods=True)
+    made.sample(nodes(kubelet))
+    kubelet.later(10 + seconds, 20)
+    first = made.sample(nodes(kubelet))
+    assert first.nodes["n1"][0] is None
+    assert math.isnan(first.pods["d/p"].cpu)
+    kubelet.later(10, 20)
+    second = made.sample(nodes(kubelet))
+    cpu = second.nodes["n1"][0]
+    assert cpu is not None
+    assert cpu.share == pytest.approx(0.5)
+    assert second.pods["d/p"].cpu == pytest.approx(2.0)
+
+
+class AccountDouble(AccountToken):
+    """Gives tokens of its own making."""
+
+    def __init__(self) -> None:
+        self.given = 0
+
+    def get(self) -> str:
+        return f"short-{self.given}"
+
+    def forget(self) -> None:
+        self.given += 1
+
+
+def test_the_token_of_the_account_is_shown_and_given_up_when_nobody_takes_it(
+    authority: Authority, kubelet: FakeKubelet
+) -> None:
+    made = source(authority)
+    made._account = AccountDouble()
+    made.sample(nodes(kubelet))
+    kubelet.status = 401
+    with pytest.raises(SourceError, match="answers 401"):
+        made.sample(nodes(kubelet))
+    kubelet.status = 200
+    made.sample(nodes(kubelet))
+    assert kubelet.tokens == ["Bearer short-0", "Bearer short-0", "Bearer short-1"]
+
+
 def test_verify_gives_the_token_only_to_who_is_signed(
     authority: Authority, kubelet: FakeKubelet, strangers: list[Path]
 ) -> None:
@@ -205,6 +251,19 @@ def test_what_fails_is_told_and_the_others_are_measured(authority: Authority, ku
         source(authority).sample(nodes(kubelet))
 
 
+@pytest.mark.parametrize(
+    "address", ["[::1", "a b", "::1]:1/x#", "ä" * 99, "x" * 300, "user@127.0.0.1", "\0", "..a", "%"]
+)
+def test_a_strange_address_of_one_node_keeps_no_other_from_being_measured(
+    authority: Authority, kubelet: FakeKubelet, address: str
+) -> None:
+    size = Amount(4.0, 8 * GIB)
+    sampling = source(authority).sample(nodes(kubelet) | {"strange": Node("strange", size, size, address, 1)})
+    assert set(sampling.nodes) == {"n1"}
+    assert sampling.problems[0].startswith("1 of 2 kubelets were not read: strange: ")
+    assert len(sampling.problems[0]) < 300
+
+
 def test_a_round_ends_in_time_and_begins_the_next_time_with_who_answered(
     authority: Authority, kubelet: FakeKubelet
 ) -> None:
@@ -219,6 +278,7 @@ def test_a_round_ends_in_time_and_begins_the_next_time_with_who_answered(
         ("node_cpu_usage_seconds_total 7", (5.0, 7.0)),
         ("node_cpu_usage_seconds_total 7 2000", (2.0, 7.0)),
         ("node_cpu_usage_seconds_total much", None),
+        ("node_cpu_usage_seconds_total 7 " + 400 * "9", None),
         ("node_cpu_usage_seconds_total_other 7", None),
         ("xnode_cpu_usage_seconds_total 7", None),
     ],
@@ -229,7 +289,14 @@ def test_lines(line: str, found: tuple[float, float] | None) -> None:
 
 @pytest.mark.parametrize(
     ("before", "after", "is_number"),
-    [(None, (1, 1), False), ((0, 0), (0.5, 1), False), ((0, 5), (10, 1), False), ((0, 0), (10, 1), True)],
+    [
+        (None, (1, 1), False),
+        ((0, 0), (0.5, 1), False),
+        ((0, 5), (10, 1), False),
+        ((0, 0), (10, 1), True),
+        ((0, 0), (25, 1), True),
+        ((0, 0), (3600, 1), False),
+    ],
 )
 def test_rates(before: Any, after: Any, is_number: bool) -> None:
-    assert math.isnan(rate(before, after, 1.0)) is not is_number
+    assert math.isnan(rate(before, after, 10.0)) is not is_number

@@ -19,7 +19,14 @@ from colocation.scheduler.server import Answer, ExtenderServer
 LARGE = "x" * (8 << 20)
 
 
+RELEASED = threading.Event()  # lets the answer to /slow go
+ANSWERED: list[str] = []
+
+
 def respond(request: Request) -> Answer:
+    ANSWERED.append(request.path)
+    if request.path == "/slow":
+        RELEASED.wait(30)
     if request.path == "/fail":
         raise RuntimeError("as asked")
     if request.path == "/large":
@@ -158,6 +165,35 @@ def test_a_client_that_does_not_read_holds_nobody_up(
         time_is_up(server, lambda one: len(one.out) > 1 << 20)
         until(lambda: server.connections == 1)
     assert ask(client, "/a")[0] == 200
+
+
+def test_who_gave_up_is_counted_and_not_answered(server: ExtenderServer, refused: list[int]) -> None:
+    slow = raw(server)
+    slow.sendall(b"GET /slow HTTP/1.1\r\n\r\n")
+    until(lambda: "/slow" in ANSWERED)
+    with raw(server) as impatient:
+        impatient.sendall(b"POST /asked HTTP/1.1\r\nContent-Length: 0\r\n\r\n")
+    RELEASED.set()
+    until(lambda: refused == [499])
+    slow.close()
+    until(lambda: server.connections == 0)
+    assert "/asked" not in ANSWERED
+
+
+def test_answers_that_nobody_reads_are_bounded_too(server: ExtenderServer, refused: list[int]) -> None:
+    connections = [raw(server) for _number in range(12)]
+    for number, connection in enumerate(connections, 1):
+        connection.sendall(b"GET /large HTTP/1.1\r\n\r\n")
+        until(lambda: sum(bool(one.out) for one in list(server._clients.values())) + refused.count(503) == number)  # noqa: B023
+    assert refused.count(503) > 0
+    assert server._held < server_module.ROOM + len(LARGE)
+    for connection in connections:
+        connection.close()
+    until(lambda: server.connections == 0)
+    assert server._held == 0
+    with raw(server) as small:
+        small.sendall(b"GET /a HTTP/1.0\r\n\r\n")
+        assert everything(small).startswith(b"HTTP/1.1 200")
 
 
 def test_a_large_answer_arrives_whole(client: http.client.HTTPConnection) -> None:

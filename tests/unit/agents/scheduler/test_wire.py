@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colocation.scheduler.wire import WireError, filter_result, no_opinion, read_question
+from colocation.scheduler.wire import MOST_NAMES, MOST_TEXT, WireError, filter_result, no_opinion, read_question
 
 
 def test_a_question_as_go_writes_it() -> None:
@@ -39,6 +39,24 @@ def test_a_question_as_go_writes_it() -> None:
 def test_what_is_no_question_is_refused_with_a_reason(body: bytes, why: str) -> None:
     with pytest.raises(WireError, match=why):
         read_question(body, {})
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        {"Pod": {}, "NodeNames": ["a"] * (MOST_NAMES + 1)},
+        {"Pod": {"metadata": {"uid": "u" * (MOST_TEXT + 1)}}, "NodeNames": ["a"]},
+        {"Pod": {"metadata": {"name": "n" * MOST_TEXT}}, "NodeNames": ["a"]},
+    ],
+)
+def test_what_is_too_large_is_refused_as_that(question: dict[str, object]) -> None:
+    with pytest.raises(WireError) as refused:
+        read_question(json.dumps(question).encode(), {})
+    assert refused.value.status == 413
+
+
+def test_as_many_names_as_there_may_be_are_taken() -> None:
+    assert len(read_question(json.dumps({"Pod": {}, "NodeNames": ["a"] * MOST_NAMES}).encode(), {}).names) == MOST_NAMES
 
 
 def test_answers() -> None:
