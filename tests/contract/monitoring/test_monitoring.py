@@ -16,9 +16,9 @@ import yaml
 
 from ansible_collections.colocation.kubernetes.plugins.modules import prometheus_nodes_info
 from ansible_collections.colocation.kubernetes.tests.cluster.colocation_cluster.say import wait_until
-from ansible_collections.colocation.kubernetes.tests.contract.api_server import free_port
 from ansible_collections.colocation.kubernetes.tests.contract.prometheus_server import PrometheusServer, program
 from ansible_collections.colocation.kubernetes.tests.contract.scheduler.control_plane import Program
+from ansible_collections.colocation.kubernetes.tests.ports import free_port
 from ansible_collections.colocation.kubernetes.tests.role_rendering import ROLES, Rendered
 from ansible_collections.colocation.kubernetes.tests.unit.plugins.modules.module_call import call
 
@@ -220,10 +220,18 @@ def test_alerts_come_when_they_should(tmp_path: Path) -> None:
         "ColocationExtenderRefusesRequests": {
             f'{metric}requests_total{{{instance},verb="prioritize",code="400"}}': "0+9x60"
         },
+        "ColocationExtenderTooLate": {f'{metric}requests_total{{{instance},verb="none",code="499"}}': "0+9x60"},
+        "ColocationPlacedWithoutExtender": {
+            f'{metric}bound_total{{{instance},asked="no"}}': "0+9x60",
+            f'{metric}bound_total{{{instance},asked="yes"}}': "0+1x60",
+            f'{metric}bound_total{{instance="idle",asked="no"}}': "0+10x60",
+        },
         "ColocationFavouritesPassedOver": {
             f'{metric}bookings_ended_total{{how="elsewhere"}}': "0+9x60",
             f'{metric}bookings_ended_total{{how="kept"}}': "0+1x60",
         },
+        "ColocationAgentGone": {f'up{{{instance},job="colocation-agents"}}': "1+0x30 0+0x30"},
+        "ColocationAgentIll": {f"colocation_problems{{{instance}}}": "1+0x60"},
         "ColocationRoundsFail": {f"colocation_tick_failures_total{{{instance}}}": "0+1x60"},
         "ColocationConfigurationRefused": {
             f'colocation_config_reloads_total{{{instance},result="rejected"}}': "0+0x45 1+0x15"
@@ -232,8 +240,8 @@ def test_alerts_come_when_they_should(tmp_path: Path) -> None:
         "ColocationMoreHeldThanThereIs": {
             f'colocation_memory_held_blocks{{{instance},zone="0"}}': "9+0x60",
             f'colocation_memory_held_blocks{{{instance},zone="1"}}': "0+0x60",
-            f'colocation_memory_target_blocks{{{instance},zone="0"}}': "5+0x60",
-            f'colocation_memory_target_blocks{{{instance},zone="1"}}': "3+0x60",
+            f'colocation_memory_fitting_blocks{{{instance},zone="0"}}': "5+0x60",
+            f'colocation_memory_fitting_blocks{{{instance},zone="1"}}': "3+0x60",
         },
         "ColocationReclaimFails": {
             f'colocation_reclaim_actions_total{{{instance},rung="evict",result="refused"}}': "0+1x60"
@@ -258,13 +266,20 @@ def test_alerts_come_when_they_should(tmp_path: Path) -> None:
         if "alert" in rule
     }
     assert written == set(cases)
-    ill_at_zero = [
-        f"Colocation{what}" for what in ("ExtenderBlind", "NotRegistered", "ProxyPlacesNothing", "ProxyBypassed")
-    ]
+    zero_is_ill = ("ExtenderBlind", "AgentGone", "NotRegistered", "ProxyPlacesNothing", "ProxyBypassed")
+    ill_at_zero = [f"Colocation{what}" for what in zero_is_ill]
     for alert, series in cases.items():
         well = int(alert in ill_at_zero)
         assert fires(tmp_path, alert, series), alert
         assert not fires(tmp_path, alert, dict.fromkeys(series, f"{well}+0x60")), alert
+    one_is_asked = {
+        f'{metric}bound_total{{{instance},asked="no"}}': "0+1x60",
+        f'{metric}bound_total{{{instance},asked="yes"}}': "0+9x60",
+        f'{metric}bound_total{{instance="idle",asked="no"}}': "0+10x60",
+    }
+    assert not fires(tmp_path, "ColocationPlacedWithoutExtender", one_is_asked)
+    never_was_one = {f'up{{{instance},job="colocation-agents"}}': "0+0x60"}
+    assert not fires(tmp_path, "ColocationAgentGone", never_was_one)
     nobody_ever_came = {f"colocation_cri_policy_active{{{instance}}}": "1+0x60"}
     assert fires(tmp_path, "ColocationProxyBypassed", nobody_ever_came)
 
