@@ -13,10 +13,14 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._preflight_h
 
 
 def preflight_findings(
-    probe: Mapping[str, Any], facts: Mapping[str, Any], expected: Mapping[str, Any], skip: Sequence[str] = ()
+    probe: Mapping[str, Any],
+    facts: Mapping[str, Any],
+    expected: Mapping[str, Any],
+    skip: Sequence[str] = (),
+    gpus: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     try:
-        result = judge(probe, facts, from_json(Expectations, expected), skip)
+        result = judge(probe, facts, from_json(Expectations, expected), skip, gpus)
     except ValueError as error:
         raise AnsibleFilterError(f"preflight_findings: {error}") from error
     return asdict(result)

@@ -14,7 +14,7 @@ No file, process or clock is looked at here: that is `_agent_service`.
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 SWITCHING, HEALTHY = "switching", "healthy"
 
@@ -78,10 +78,12 @@ class Seen:
     active: bool = False  # there is a process
     enabled: bool = False
     code_differs: bool = True  # the process runs other code than the wanted release has for this agent
+    own_release: str = ""  # that it ran from so far, where `current` leads to other code by now, for another agent
 
     def as_previous(self) -> Previous:
         """What the way back needs of it."""
-        return Previous(self.setup, self.active, self.enabled, self.config_mode, self.unit_mode)
+        setup = replace(self.setup, release=self.own_release or self.setup.release)
+        return Previous(setup, self.active, self.enabled, self.config_mode, self.unit_mode)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
-MOST_CRASHES = 3  # after so many ends of its process no one waits for the time to be over
+MOST_CRASHES = 3  # after so many ends of its process, since we look, no one waits for the time to be over
 PAUSE = 0.25
 ASK_SECONDS = 3.0
 
@@ -41,6 +41,7 @@ class Watch:
     """What is known from earlier looks."""
 
     first_well: float | None = None  # since when it has been well without a break
+    before: int | None = None  # crashes at the first look: systemd counts them as long as nobody restarts it
     pid: str = ""
     crashes: int = 0
     verdict: str = ""  # "well", "ill" or not yet
@@ -49,12 +50,14 @@ class Watch:
 
 def judge(watch: Watch, look: Look, settle: float) -> Watch:
     """The next state of the watch."""
+    before = look.crashes if watch.before is None else watch.before
+    watch, ended = replace(watch, before=before), look.crashes - before
     if look.waiting:
         return replace(watch, first_well=None, reason=f"it is {look.active} ({look.sub})")
     if look.active == "failed":
         return replace(watch, verdict="ill", reason=f"systemd gave it up ({look.result})")
-    if look.crashes >= MOST_CRASHES:
-        return replace(watch, verdict="ill", reason=f"its process ended {look.crashes} times ({look.result})")
+    if ended >= MOST_CRASHES:
+        return replace(watch, verdict="ill", reason=f"its process ended {ended} times ({look.result})")
     if look.active != "active":
         return replace(watch, first_well=None, reason=f"it is {look.active} ({look.sub})")
     if look.health != 200:
@@ -62,7 +65,8 @@ def judge(watch: Watch, look: Look, settle: float) -> Watch:
         words = f"/healthz answers {look.health}: {said}" if look.health else f"/healthz does not answer: {said}"
         return replace(watch, first_well=None, reason=words)
     if watch.first_well is None or (look.pid, look.crashes) != (watch.pid, watch.crashes):
-        watch = Watch(look.now, look.pid, look.crashes, reason=f"it has not been well for {settle:g} s yet")
+        reason = f"it has not been well for {settle:g} s yet"
+        watch = replace(watch, first_well=look.now, pid=look.pid, crashes=look.crashes, reason=reason)
     if watch.first_well is not None and look.now - watch.first_well >= settle:
         return replace(watch, verdict="well", reason="")
     return watch

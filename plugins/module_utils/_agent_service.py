@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_decide import (
+    HEALTHY,
     Plan,
     Previous,
     Record,
@@ -24,7 +25,12 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_decid
     finish,
     taken_back,
 )
-from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_gate import Look, NotWell, wait
+from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_gate import (
+    MOST_CRASHES,
+    Look,
+    NotWell,
+    wait,
+)
 from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_layout import (
     CURRENT,
     RELEASES,
@@ -105,7 +111,7 @@ class Outcome:
     diff: list[dict[str, str]] = field(default_factory=list)
 
 
-def see(agent: Agent, node: Node) -> tuple[Seen, list[FileChange]]:
+def see(agent: Agent, node: Node, record: Record | None) -> tuple[Seen, list[FileChange]]:
     """How the agent stands, and what the files' contents would change."""
     state = node.systemd.look(agent.unit)
     if state.masked:
@@ -121,21 +127,33 @@ def see(agent: Agent, node: Node) -> tuple[Seen, list[FileChange]]:
     ]
     files = look(agent.config), look(unit)
     active = state.running and state.main_pid not in ("", "0")
+    runs = running_release(node.home, node.proc, state.main_pid) if active else ""
+    current = current_release(node.home)
+    ran = runs or (record.wanted.release if record is not None and record.phase == HEALTHY else "")
     seen = Seen(
-        Setup(current_release(node.home), files[0].sha256, files[1].sha256),
+        Setup(current, files[0].sha256, files[1].sha256),
         files[0].mode,
         files[1].mode,
         changes[0].changed,
         changes[1].changed,
         active,
         state.enabled,
-        active and _code_differs(agent, node, state.main_pid),
+        active and _code_differs(agent, node, runs),
+        "" if _same_code(agent, node, ran, current) else ran,
     )
     return seen, changes
 
 
-def _code_differs(agent: Agent, node: Node, pid: str) -> bool:
-    runs = running_release(node.home, node.proc, pid)
+def _same_code(agent: Agent, node: Node, ran: str, current: str) -> bool:
+    """Whether `current` can stand for the release that the agent ran from, or nothing is known of that one."""
+    if ran == current:
+        return True
+    was, now = read_release(node.home, ran), read_release(node.home, current)
+    code = was.agents.get(agent.name) if was else None
+    return code is None or (now is not None and now.agents.get(agent.name) == code)
+
+
+def _code_differs(agent: Agent, node: Node, runs: str) -> bool:
     if runs == agent.release:
         return False
     was, will = read_release(node.home, runs), read_release(node.home, agent.release)
@@ -167,8 +185,8 @@ def bring_up(agent: Agent, node: Node, scratch: str) -> Outcome:
 
     AgentError: nothing was changed. SwitchFailed: something was, and the text says what stands now.
     """
-    seen, changes = see(agent, node)
     record = node.store.read()
+    seen, changes = see(agent, node, record)
     plan = decide(seen, agent.setup, record)
     outcome = Outcome(plan.changes, plan.starts, 0.0, seen.setup.release, agent.release, plan.reasons)
     outcome.diff = _diff(agent, seen, plan, changes)
@@ -232,7 +250,7 @@ class _Switch:
         elif step in (Step.START, Step.RESTART):
             self._start(step is Step.RESTART)
         elif step is Step.GATE:
-            self._gate(agent.settle if plan.starts else 0)
+            self._gate(plan.starts)
         elif step is Step.CONFIRM and self.record is not None:
             node.store.save(finish(self.record))
 
@@ -259,8 +277,11 @@ class _Switch:
             self.stopped_at = systemd.clock()
         systemd.order_restart(unit)
 
-    def _gate(self, settle: float) -> None:
+    def _gate(self, started: bool) -> None:
+        """One that runs on has to be well now; one that was started, or fell again and again, to stay so too."""
         systemd = self.node.systemd
+        lasts = started or systemd.look(self.agent.unit).crashes >= MOST_CRASHES
+        settle = self.agent.settle if lasts else 0
 
         def look_once() -> Look:
             state = systemd.look(self.agent.unit)
@@ -304,7 +325,7 @@ class _Switch:
             else:
                 if record.restart:
                     self._start(ran=True)
-                self._gate(self.agent.settle if record.restart else 0)
+                self._gate(record.restart)
                 done = "it is healthy again"
         except (NotWell, UnitError, LedgerError, OSError, ValueError) as problem:
             return False, f"Going back to what stood before failed too: {problem}. The next run tries all again."

@@ -9,12 +9,10 @@ from dataclasses import dataclass
 
 from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_identity import (
     CERTIFICATES,
-    CredentialsError,
     kubelets_identity,
-    validity,
 )
 from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_access import AccessError
-from ansible_collections.colocation.kubernetes.plugins.module_utils._kubelet_identity import node_of
+from ansible_collections.colocation.kubernetes.plugins.module_utils._kubelet_identity import certified_name
 from ansible_collections.colocation.kubernetes.plugins.module_utils._node_kubelet import (
     KUBECONFIG,
     find_process,
@@ -40,7 +38,6 @@ def look_around(root: str, kubeconfig: str | None, node: str | None) -> Surround
 
 def _certified_name(kubeconfig: str, certificates: str) -> str:
     try:
-        found = validity(kubelets_identity(kubeconfig, certificates).access)
-    except (AccessError, CredentialsError):
+        return certified_name(kubelets_identity(kubeconfig, certificates).access)
+    except AccessError:
         return ""
-    return node_of(found.user) if found else ""

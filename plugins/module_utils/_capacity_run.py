@@ -131,7 +131,7 @@ class CapacityRun:
         refused: tuple[Plan, ApiError] | None = None
         unanswered = 0
         for _attempt in range(CONFLICTS):
-            node = node or self._read(outcome, unanswered)
+            node = self._let_go(outcome, node or self._read(outcome, unanswered))
             outcome.last = node
             outcome.first = outcome.first or node
             plan = make_plan(node, self._wish)
@@ -157,6 +157,19 @@ class CapacityRun:
                     raise
             node = None
         raise NodeRefused(f"others changed its resources {CONFLICTS} times while this was tried; run it again")
+
+    def _let_go(self, outcome: Outcome, node: Document) -> Document:
+        """A plugin that has just gone looks alive until the kubelet writes its Node again, which `wait` waits for."""
+        end = self._clock() + self._settle
+        while (
+            self._wait is not None
+            and not self._wish.force
+            and self._clock() < end
+            and live_plugins(make_plan(node, self._wish))
+        ):
+            self._sleep(PAUSE)
+            node = self._read(outcome, 0)
+        return node
 
     def _read(self, outcome: Outcome, unanswered: int) -> Document:
         try:

@@ -67,6 +67,11 @@ def digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
+def in_words(problem: OSError, otherwise: str) -> str:
+    """What is wrong with which path; `otherwise` is told for one that names none."""
+    return f"{problem.filename or otherwise}: {problem.strerror or problem}"
+
+
 def look(path: str) -> FileState:
     """What stands at `path` itself; a link is not followed."""
     try:
@@ -118,6 +123,9 @@ def put_file(path: str, content: bytes, state: FileState) -> None:
         os.fchmod(handle, state.mode)
         _set_label(handle, state.label)
         os.fsync(handle)
+    except OSError as problem:
+        problem.filename = path  # a full disk is told without one
+        raise
     finally:
         os.close(handle)
     os.replace(fresh, path)

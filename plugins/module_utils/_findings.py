@@ -91,6 +91,11 @@ CHECKS: dict[str, Check] = {
     "kubelet-not-joined": Check(
         ERROR, "Join the node with kubeadm; if it was a member, colocation.kubernetes.rejoin brings it back."
     ),
+    "kubelet-identity": Check(
+        ERROR,
+        "Use nodes that kubeadm joined: their readiness is asked with the client certificate in "
+        "/etc/kubernetes/kubelet.conf. Nodes of managed control planes keep theirs elsewhere, or have none.",
+    ),
     "kubelet-masked": Check(MENDED, f"{BY_NODE_PREP}: kubelet.service is unmasked, enabled and started."),
     "kubelet-disabled": Check(MENDED, f"{BY_NODE_PREP}: kubelet.service is enabled."),
     "kubelet-stopped": Check(MENDED, f"{BY_NODE_PREP}: kubelet.service is started."),
@@ -111,6 +116,11 @@ CHECKS: dict[str, Check] = {
     ),
     "cgroup-driver": Check(
         ERROR, "Set node_prep_containerd_cgroup_driver to the kubelet's cgroupDriver; with two drivers no pod starts."
+    ),
+    "gpu-driver": Check(
+        ERROR,
+        "Log in and run nvidia-smi; dmesg has the driver's words, and a reboot most often helps. "
+        "device_plugin_resources without gpu leaves the host's GPUs alone.",
     ),
     # the API server
     "api-unreachable": Check(

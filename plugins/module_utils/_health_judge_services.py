@@ -23,7 +23,7 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._kubelet_men
     wants_link,
 )
 from ansible_collections.colocation.kubernetes.plugins.module_utils._node_containerd import Containerd
-from ansible_collections.colocation.kubernetes.plugins.module_utils._node_kubelet import Kubelet
+from ansible_collections.colocation.kubernetes.plugins.module_utils._node_kubelet import DEFAULT_DRIVER, Kubelet
 from ansible_collections.colocation.kubernetes.plugins.module_utils._preflight_services import (
     DRIVER_FROM_CRI,
     DRIVER_TO_KUBELET,
@@ -33,7 +33,6 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._preflight_s
 from ansible_collections.colocation.kubernetes.plugins.module_utils._validity import Validity, iso
 
 KUBELET_UNIT = "kubelet.service"
-DEFAULT_DRIVER = "cgroupfs"  # of a kubelet that is told none
 DAY = 86400.0
 
 

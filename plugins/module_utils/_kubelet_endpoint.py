@@ -13,7 +13,8 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 FLAG = "container-runtime-endpoint"
@@ -37,6 +38,21 @@ class Place:
     path: str
     kind: str  # "config": YAML or JSON with the key; "flags": anything with the flag in it
     must: bool = False  # has to say it, because nothing else would
+
+
+@contextmanager
+def naming(path: str) -> Iterator[None]:
+    """Tell whose text it is that can't be changed."""
+    try:
+        yield
+    except EndpointError as problem:
+        raise EndpointError(f"{path}: {problem}") from None
+
+
+def said_in(path: str, text: str | None, kind: str) -> str:
+    """The endpoint that a file names; what can't be read is told with the file's name."""
+    with naming(path):
+        return said(text or "", kind)
 
 
 def plain(endpoint: str) -> str:
@@ -93,12 +109,12 @@ def places(
     version: tuple[int, ...],
 ) -> list[Place]:
     """The files that have to be set, by what stands in them. `read` reads one; None if there is none."""
-    found = [Place(path, "flags") for path in flag_files if said(read(path) or "", "flags")]
+    found = [Place(path, "flags") for path in flag_files if said_in(path, read(path), "flags")]
     has_key = version >= FIRST_WITH_KEY
     named = [path for path in configs if read(path) is not None]
     if has_key:
         found += [Place(path, "config", True) for path in named[:1]]
-        found += [Place(path, "config") for path in named[1:] if said(read(path) or "", "config")]
+        found += [Place(path, "config") for path in named[1:] if said_in(path, read(path), "config")]
         if read(instance) is not None:
             found.append(Place(instance, "config", True))
     if not found:
@@ -109,20 +125,20 @@ def places(
 
 def switched(text: str, place: Place, endpoint: str) -> str:
     """The text of a place with the new endpoint."""
-    if said(text, place.kind) or place.must:
-        return with_endpoint(text, place.kind, endpoint)
-    return text
+    with naming(place.path):
+        return with_endpoint(text, place.kind, endpoint) if said(text, place.kind) or place.must else text
 
 
 def taken_back(text: str, place: Place, ours: str, original: str | None, otherwise: str) -> str:
     """The text of a place with the former endpoint instead of ours: what its original said, or nothing if that said
     nothing, or `otherwise` where the original is not known (the file was written anew with our endpoint in it)."""
-    if plain(said(text, place.kind)) != plain(ours):
-        return text
-    former = otherwise if original is None else said(original, place.kind)
-    if plain(former) == plain(ours):
-        former = otherwise
-    return with_endpoint(text, place.kind, former) if former else without_endpoint(text, place.kind)
+    with naming(place.path):
+        if plain(said(text, place.kind)) != plain(ours):
+            return text
+        former = otherwise if original is None else said(original, place.kind)
+        if plain(former) == plain(ours):
+            former = otherwise
+        return with_endpoint(text, place.kind, former) if former else without_endpoint(text, place.kind)
 
 
 def _document(text: str) -> dict[str, object]:

@@ -8,7 +8,9 @@ That identity is rotated by the kubelet and may see its own Node, which is all t
 from __future__ import annotations
 
 import os
+import platform
 
+from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_identity import CredentialsError, validity
 from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_access import Access, AccessError
 from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_client import ApiError, KubeClient
 from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_config import choose_access, read_kubeconfig
@@ -30,18 +32,29 @@ def read_identity(path: str = KUBECONFIG) -> Access:
     return identity
 
 
-def node_name(client: KubeClient, fallback: str) -> str:
-    """The name in the certificate, as the API server reads it; `fallback` where it can't tell."""
-    return node_of(user_name(client)) or fallback
+def node_name(client: KubeClient) -> str:
+    """The name in the certificate, as the API server reads it, or as we do where it can't tell; else the host's."""
+    return node_of(user_name(client)) or certified_name(client.access) or platform.node().lower()
+
+
+def certified_name(access: Access) -> str:
+    """The node in a kubelet's certificate; empty where there is none to read."""
+    try:
+        found = validity(access)
+    except (AccessError, CredentialsError):
+        return ""
+    return node_of(found.user) if found else ""
 
 
 def user_name(client: KubeClient) -> str:
-    """For whom the API server takes us; empty where it can't tell (before 1.28)."""
+    """For whom the API server takes us; empty where it can't tell. Before 1.28 it has no such review: to a kubelet, and
+    to all who may not do everything, what is not there is forbidden.
+    """
     review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
     try:
         answer = client.post(_REVIEWS, review)
     except ApiError as problem:
-        if problem.status == 404:
+        if problem.status in (403, 404):
             return ""
         raise
     return str(answer.get("status", {}).get("userInfo", {}).get("username", ""))

@@ -4,8 +4,8 @@
 
 What is to be served at the socket is proven first, by real calls. Then the files are changed, through the ledger, the
 kubelet is restarted, and it has to be there: up, told so by its own command line and configuration, and its node Ready.
-If it is not, all is put back and it is restarted once more. A run that was killed is finished by the next: before the
-first file, a note says which process of the kubelet has not read them.
+If it is not, all is put back and it is restarted once more. A run that was killed is finished by the next: from before
+the first file until the node is Ready, a note says that the kubelet has not been seen well with them.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._kubelet_end
     DEFAULT,
     FLAG,
     KEY,
+    EndpointError,
     Place,
     places,
     plain,
-    said,
+    said_in,
     switched,
     taken_back,
     url,
@@ -115,7 +116,10 @@ class Switch:
     def go(self) -> Outcome:
         """Bring the kubelet there. SwitchError: it could not be, and is where it was before if that was possible."""
         process = find_process(self.root, "kubelet")
-        wanted = self._wanted(process) if self.wish.proxied else self._unwanted(process)
+        try:
+            wanted = self._wanted(process) if self.wish.proxied else self._unwanted(process)
+        except EndpointError as problem:
+            raise SwitchError(f"{problem}. Nothing was changed.") from problem
         texts = {place.path: after for place, before, after in wanted if before != after}
         diff = [_diff(place.path, before, after) for place, before, after in wanted if before != after]
         due = self._is_due(process, [place for place, _before, _after in wanted])
@@ -152,7 +156,7 @@ class Switch:
         return [
             (place, text, taken_back(text, place, self.wish.proxy, self._original(place.path), self.wish.endpoint))
             for place, text in texts
-            if plain(said(text, place.kind)) == plain(self.wish.proxy) or self._real(place.path) in ours
+            if plain(said_in(place.path, text, place.kind)) == plain(self.wish.proxy) or self._real(place.path) in ours
         ]
 
     def _configs(self, process: KubeletProcess | None) -> list[str]:
@@ -169,13 +173,13 @@ class Switch:
         """Refuse a kubelet whose runtime is a third one: the proxy stands before another."""
         known = {plain(self.wish.proxy), plain(self.wish.runtime), ""}
         for place in found:
-            other = said(self._read(place.path) or "", place.kind)
+            other = self._said(place.path, place.kind)
             if plain(other) not in known:
                 raise SwitchError(
                     f"{place.path} sends the kubelet to {other}, and the proxy stands before {self.wish.runtime}: set "
                     f"the runtime's socket to that one. Nothing was changed."
                 )
-        silent = not any(said(self._read(place.path) or "", place.kind) for place in found)
+        silent = not any(self._said(place.path, place.kind) for place in found)
         if silent and plain(self.wish.runtime) != DEFAULT:
             raise SwitchError(
                 f"No file says where the kubelet's runtime is, so it is {DEFAULT}, not {self.wish.runtime}. "
@@ -193,6 +197,9 @@ class Switch:
 
     def _read(self, path: str) -> str | None:
         return read_text(self.root, path) if os.path.isfile(under(self.root, path)) else None
+
+    def _said(self, path: str, kind: str) -> str:
+        return said_in(path, self._read(path), kind)
 
     def _flag_files(self) -> list[str]:
         """All files in which a flag may stand."""
@@ -218,7 +225,7 @@ class Switch:
         return tuple(int(number) for number in version.split("-")[0].split("+")[0].split(".")[:2])
 
     def _is_due(self, process: KubeletProcess | None, found: list[Place]) -> bool:
-        """Whether the running kubelet has not read what stands in the files."""
+        """Whether the running kubelet has not read what stands in the files, or was not seen well with it."""
         if not found and not self.wish.proxied:
             return process is not None and plain(parse_flags(process.arguments).get(FLAG, "")) == plain(self.wish.proxy)
         if process is None:
@@ -226,32 +233,25 @@ class Switch:
         flag = parse_flags(process.arguments).get(FLAG)
         if flag is not None and plain(flag) != plain(self.wish.endpoint):
             return True
-        return read(self._note) == self._identity(process).encode()
+        return read(self._note) is not None
 
     @property
     def _note(self) -> str:
         return os.path.join(os.path.dirname(self.ledger.directory), RESTART_NOTE)
 
-    def _identity(self, process: KubeletProcess) -> str:
-        """What tells a process from all others that ever had its number."""
-        fields = read_text(self.root, f"/proc/{process.pid}/stat").rpartition(")")[2].split()
-        boot = read_text(self.root, "/proc/sys/kernel/random/boot_id").strip()
-        return f"{boot} {process.pid} {fields[19] if len(fields) > 19 else ''}"
-
     # The deeds
 
     def _switch(self, texts: dict[str, str], process: KubeletProcess | None) -> None:
         before = self._serving(self.wish.proxy if self.wish.proxied else self.wish.runtime)
-        kept = {path: self._read(path) or "" for path in texts}
         try:
-            self._note_restart(process)
+            self._note_restart()
             self._write(texts)
             self._restart()
-        except (UnitError, SwitchError, OSError) as problem:
-            if not self.wish.proxied or not kept or process is None:
+        except (UnitError, SwitchError, EndpointError, OSError) as problem:
+            if not self.wish.proxied or process is None:
                 raise SwitchError(f"The kubelet is not well: {problem}\n{self.systemd.journal(UNIT)}") from problem
             journal = self.systemd.journal(UNIT)
-            raise SwitchError(f"{problem}\n{self._go_back(kept)}\nIts journal before that:\n{journal}") from problem
+            raise SwitchError(f"{problem}\n{self._go_back(process)}\nIts journal before that:\n{journal}") from problem
         try:
             self.outcome.lost = sorted(before - self.world.containers(self.wish.runtime))
         except OSError:
@@ -273,16 +273,14 @@ class Switch:
         if any(is_systemd_file(path) for path in texts):
             self.systemd.daemon_reload()
 
-    def _note_restart(self, process: KubeletProcess | None) -> None:
-        if process is not None:
-            os.makedirs(os.path.dirname(self._note), 0o755, exist_ok=True)
-            put_file(self._note, self._identity(process).encode(), FileState("file", mode=0o600))
+    def _note_restart(self) -> None:
+        os.makedirs(os.path.dirname(self._note), 0o755, exist_ok=True)
+        put_file(self._note, b"", FileState("file", mode=0o600))
 
     def _restart(self) -> None:
         since = self.world.time()
         began = self.systemd.clock()
         self.systemd.restart(UNIT, self.wish.timeout)
-        remove(self._note)
         self._verify()
         while not (found := self.world.ready(since)).ready:
             if self.systemd.clock() - began > self.wish.timeout:
@@ -291,6 +289,7 @@ class Switch:
                 )
             self.systemd.sleep(PAUSE)
         self._ask_itself()
+        remove(self._note)
         self.outcome.downtime = round(self.systemd.clock() - began, 1)
 
     def _verify(self) -> None:
@@ -298,7 +297,7 @@ class Switch:
         process = find_process(self.root, "kubelet")
         if process is None:
             raise SwitchError("No process is called kubelet after its restart.")
-        named = [said(self._read(path) or "", "config") for path in self._configs(process)]
+        named = [self._said(path, "config") for path in self._configs(process)]
         told = (
             parse_flags(process.arguments).get(FLAG)
             or next((endpoint for endpoint in reversed(named) if endpoint), "")
@@ -316,8 +315,8 @@ class Switch:
             raise SwitchError(f"The kubelet's /configz says that its runtime is {says}, not {self.wish.endpoint}.")
         self.outcome.asked = bool(says)
 
-    def _go_back(self, texts: dict[str, str]) -> str:
-        """Put the files back and restart; what came of it."""
+    def _go_back(self, process: KubeletProcess) -> str:
+        """Put back all that names the proxy, also what an earlier run wrote, and restart; what came of it."""
         back = Switch(
             Wish(self.wish.proxy, self.wish.runtime, False, self.wish.timeout),
             self.ledger,
@@ -326,10 +325,10 @@ class Switch:
             self.root,
         )
         try:
-            back._write(texts)
+            back._write({place.path: after for place, before, after in back._unwanted(process) if before != after})
             back._restart()
             back._forget()
-        except (UnitError, SwitchError, OSError) as problem:
+        except (UnitError, SwitchError, EndpointError, OSError) as problem:
             return f"Going back to {self.wish.runtime} failed too: {problem}. The next run tries all again."
         return f"It was sent back to {self.wish.runtime} and its node is Ready."
 

@@ -43,7 +43,8 @@ DEFAULT_STATE_DIR = "/var/lib/colocation"
 DEFAULT_OWNER = "node_prep"
 RECORDS = "agents"  # beside it: a record for each agent
 NOTES = ("containerd-restart.json", "kubelet-restart")  # what modules keep beside it; without an entry it means nothing
-KEPT_ASIDE = "kept"  # files that could not be read; once all is put back, they stand at their old place
+KEPT_ASIDE = "kept"  # files that could not be read, by whose they are
+PUT_BACK = "containerd"  # of these, once all is put back, they stand at their old place; others have no entry
 
 
 class LedgerError(Exception):
@@ -250,8 +251,8 @@ class Ledger:
         if not any(name.endswith((".json", ".broken")) for name in self._names()):
             for note in NOTES:
                 remove(os.path.join(state_dir, note))
-            shutil.rmtree(os.path.join(state_dir, KEPT_ASIDE), ignore_errors=True)
-        for directory in (self.directory, state_dir):
+            shutil.rmtree(os.path.join(state_dir, KEPT_ASIDE, PUT_BACK), ignore_errors=True)
+        for directory in (self.directory, os.path.join(state_dir, KEPT_ASIDE), state_dir):
             with contextlib.suppress(OSError):  # not there, or not empty
                 os.rmdir(directory)
 

@@ -29,6 +29,7 @@ KUBECONFIG = "/etc/kubernetes/kubelet.conf"
 BOOTSTRAP_KUBECONFIG = "/etc/kubernetes/bootstrap-kubelet.conf"
 CONFIG = "/var/lib/kubelet/config.yaml"
 NULLS = ("null", "Null", "NULL", "~")
+DEFAULT_DRIVER = "cgroupfs"  # of a kubelet that is told no cgroup driver
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +51,13 @@ class Kubelet:
     process_executable: str
     kubeconfig: str
     kubeconfig_present: bool
+    client_certificate: bool  # in its kubeconfig; else it proves who it is by a token or a program
     bootstrap_kubeconfig: str
     server: str
     hostname_override: str
     runtime_endpoint: str
-    cgroup_driver: str
+    cgroup_driver: str  # empty: not set
+    config_read: bool  # there is a configuration, so what it does not set has its default
     fail_swap_on: bool
     fail_cgroup_v1: bool | None  # None: not set, the version decides
 
@@ -135,6 +138,10 @@ def _kubeconfig_value(text: str, key: str) -> str:
     return found.group(1) if found else ""
 
 
+def _has_certificate(kubeconfig: str) -> bool:
+    return any(_kubeconfig_value(kubeconfig, f"client-certificate{more}") for more in ("", "-data"))
+
+
 def parse_cgroup(text: str) -> str:
     """The control group in which systemd keeps a process, from /proc/<pid>/cgroup of any version."""
     groups = {}
@@ -186,11 +193,13 @@ def read_kubelet(root: str, run: Run, unit: UnitState | None, bundles: tuple[str
         process_executable=process.executable if process else "",
         kubeconfig=kubeconfig,
         kubeconfig_present=bool(read_text(root, kubeconfig).strip()),
+        client_certificate=_has_certificate(read_text(root, kubeconfig)),
         bootstrap_kubeconfig=bootstrap,
         server=server,
         hostname_override=flags.get("hostname-override", ""),
         runtime_endpoint=flags.get("container-runtime-endpoint") or config.get("containerRuntimeEndpoint", ""),
         cgroup_driver=flags.get("cgroup-driver") or config.get("cgroupDriver", ""),
+        config_read=bool(config),
         fail_swap_on=(flags.get("fail-swap-on") or config.get("failSwapOn", "true")) != "false",
         fail_cgroup_v1=_boolean(config.get("failCgroupV1")),
     )

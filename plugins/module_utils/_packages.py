@@ -7,6 +7,9 @@ from __future__ import annotations
 from ansible_collections.colocation.kubernetes.plugins.module_utils._systemd import Run
 
 _NOT_FOUND = 127
+_UNFINISHED = ("half-installed", "unpacked", "half-configured")
+# An administrator's configuration stays, and nobody is asked; the package's own stands beside it as .dpkg-dist.
+_KEEP = ("--force-confdef", "--force-confold")
 
 
 class PackageError(Exception):
@@ -29,6 +32,11 @@ class Packages:
             raise PackageError(f"neither dpkg-query nor rpm is there to tell whether {name} is installed: {err}")
         return code == 0
 
+    def is_unfinished(self, name: str) -> bool:
+        """Its files are there, but dpkg did not get to the end of its installation."""
+        _code, out, _err = self.run(["dpkg-query", "-W", "-f", "${db:Status-Status}", name])
+        return out.strip() in _UNFINISHED
+
     def install(self, name: str, version: str = "") -> None:
         """Install a package, of that version if one is named; an interrupted earlier installation is finished first."""
         code, _out, _err = self.run(["apt-get", "--version"])
@@ -44,10 +52,11 @@ class Packages:
 
     def _apt_install(self, wanted: str) -> None:
         apt = ["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-q", "-y", "-o", "DPkg::Lock::Timeout=120"]
-        install = [*apt, "install", "--no-install-recommends", wanted]
+        keep = [word for option in _KEEP for word in ("-o", f"Dpkg::Options::={option}")]
+        install = [*apt, *keep, "install", "--no-install-recommends", wanted]
         code, out, err = self.run(install)
         if code != 0 and "dpkg --configure -a" in err:
-            self.run(["env", "DEBIAN_FRONTEND=noninteractive", "dpkg", "--configure", "-a"])
+            self.run(["env", "DEBIAN_FRONTEND=noninteractive", "dpkg", *_KEEP, "--configure", "-a"])
             code, out, err = self.run(install)
         if code != 0:  # the lists may be missing or old
             self.run([*apt, "update"])

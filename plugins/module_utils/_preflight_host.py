@@ -46,6 +46,7 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._swap_facts 
 
 LEAST_KERNEL = (5, 8)
 LEAST_INODES = 10_000
+MOST_WORDS = 300  # characters of what a program says
 NO_WAY_IN = ("unreachable", "host-hangs", "no-root", "python-missing", "python-old", "python-interpreter")
 CONTROLLERS = ("cpu", "cpuset", "memory", "pids")
 ARCHITECTURES = ("x86_64", "aarch64")
@@ -78,7 +79,11 @@ class Asked:
 
 
 def judge(
-    probe_result: Mapping[str, Any], facts_result: Mapping[str, Any], want: Expectations, skip: Sequence[str]
+    probe_result: Mapping[str, Any],
+    facts_result: Mapping[str, Any],
+    want: Expectations,
+    skip: Sequence[str],
+    gpus_result: Mapping[str, Any] | None = None,
 ) -> HostResult:
     """From what Ansible registered to findings; without a way in, the facts were never asked for."""
     probe = parse_probe(probe_result)
@@ -93,17 +98,42 @@ def judge(
     if "asked_at" in facts_result and "answered_at" in facts_result:
         asked = Asked(float(facts_result["asked_at"]), float(facts_result["answered_at"]))
     findings += check_host(facts, asked, want)
+    findings += check_gpu_driver(gpus_result or {}, want)
     return _result(want, facts, demote(findings, skip))
 
 
 def _no_facts(result: Mapping[str, Any], want: Expectations) -> Finding:
-    words = " ".join(str(result.get("msg", "no words were given")).split())
+    words = _words(result)
     if result.get("unreachable"):
-        return found("unreachable", f"it answered once, then no more: {words}", level=_unreachable_level(want))
-    if result.get("timedout") or "timed out" in words.lower():
+        return _went_away(words, want)
+    if _timed_out(result):
         return found("host-hangs", f"the module node_facts got no answer: {words}")
     last_words = last_line(str(result.get("module_stderr", "")))
     return found("facts-failed", f"{words}: {last_words}" if last_words else words)
+
+
+def _words(result: Mapping[str, Any]) -> str:
+    return " ".join(str(result.get("msg", "no words were given")).split())
+
+
+def _went_away(words: str, want: Expectations) -> Finding:
+    return found("unreachable", f"it answered once, then no more: {words}", level=_unreachable_level(want))
+
+
+def _timed_out(result: Mapping[str, Any]) -> bool:
+    return bool(result.get("timedout")) or "timed out" in str(result.get("msg", "")).lower()
+
+
+def check_gpu_driver(result: Mapping[str, Any], want: Expectations) -> Iterator[Finding]:
+    """What Ansible registered of nvidia-smi; a host that was not asked, or has no driver, did not fail."""
+    words = _words(result)
+    if result.get("unreachable"):
+        yield _went_away(words, want)
+    elif result.get("failed") and _timed_out(result):
+        yield found("gpu-driver", f"nvidia-smi got no answer: {words}")
+    elif result.get("failed"):
+        said = " ".join(str(result.get("stdout") or result.get("stderr") or words).split())
+        yield found("gpu-driver", f"nvidia-smi failed: {said[:MOST_WORDS]}")
 
 
 def _unreachable_level(want: Expectations) -> str:

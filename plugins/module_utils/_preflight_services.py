@@ -18,7 +18,11 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._findings im
 )
 from ansible_collections.colocation.kubernetes.plugins.module_utils._node_containerd import Containerd
 from ansible_collections.colocation.kubernetes.plugins.module_utils._node_facts import WorkerFacts
-from ansible_collections.colocation.kubernetes.plugins.module_utils._node_kubelet import Kubelet
+from ansible_collections.colocation.kubernetes.plugins.module_utils._node_kubelet import (
+    DEFAULT_DRIVER,
+    KUBECONFIG,
+    Kubelet,
+)
 from ansible_collections.colocation.kubernetes.plugins.module_utils._systemd import UnitState
 
 LEAST_KUBELET = (1, 24)
@@ -55,6 +59,9 @@ def check_kubelet(kubelet: Kubelet) -> Iterator[Finding]:
         yield found("kubelet-not-joined", f"{kubelet.kubeconfig} is not there: the node never joined, or lost it")
     elif not kubelet.server:
         yield found("kubelet-not-joined", f"{kubelet.kubeconfig} names no API server")
+    elif kubelet.kubeconfig != KUBECONFIG or not kubelet.client_certificate:
+        proof = "a client certificate" if kubelet.client_certificate else "no client certificate"
+        yield found("kubelet-identity", f"the kubelet's kubeconfig is {kubelet.kubeconfig}, with {proof}")
     endpoint = kubelet.runtime_endpoint
     if endpoint and "containerd" not in endpoint and OUR_PROXY not in endpoint:
         yield found("runtime-other", f"the kubelet's container runtime is {endpoint}")
@@ -124,9 +131,14 @@ def check_cgroup_driver(containerd: Containerd, kubelet: Kubelet, wanted: str) -
     has = "systemd" if containerd.systemd_cgroup else "cgroupfs"
     if containerd.systemd_cgroup is not None and has != wanted:
         yield found("containerd-cgroup-driver", f"containerd's cgroup driver is {has}, {wanted} is wanted")
-    if kubelet.cgroup_driver and kubelet.cgroup_driver != wanted:
-        what = f"containerd is to have the cgroup driver {wanted}, but the kubelet's is {kubelet.cgroup_driver}"
-        yield found("cgroup-driver", what, level=WARNING if _asks_containerd(kubelet, containerd) else ERROR)
+    asks = _asks_containerd(kubelet, containerd)
+    own = kubelet.cgroup_driver
+    if not own and kubelet.config_read and not asks:
+        own = DEFAULT_DRIVER
+    if own and own != wanted:
+        said = own if kubelet.cgroup_driver else f"{own}, its default"
+        what = f"containerd is to have the cgroup driver {wanted}, but the kubelet's is {said}"
+        yield found("cgroup-driver", what, level=WARNING if asks else ERROR)
 
 
 def _asks_containerd(kubelet: Kubelet, containerd: Containerd) -> bool:

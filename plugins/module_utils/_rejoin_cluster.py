@@ -38,7 +38,10 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._rejoin_drai
 from ansible_collections.colocation.kubernetes.plugins.module_utils._rejoin_lock import MANAGER, NodeLock
 from ansible_collections.colocation.kubernetes.plugins.module_utils._rejoin_plan import (
     DRAIN,
+    DRAINED,
     DRAINING,
+    SAVED,
+    UNDONE,
     HostView,
     KeptFile,
     Record,
@@ -119,6 +122,7 @@ class ClusterSide:
                     self._lock.release()
                 return Record("", self._node), ()
             node = self._client.find(self._path)
+            _see_known(record, node, host)
             sets = self._daemonsets()
             record = _refreshed(record or Record(uuid.uuid4().hex, self._node), node, host, static_files(files, sets))
             view = None if node is None else view_of(node)
@@ -144,7 +148,8 @@ class ClusterSide:
         node = self._client.find(self._path)
         if node is None or waits_for_kubelet(record, view_of(node)):
             return []
-        self._save(replace(record, phase="drain"))
+        first = record.phase in (SAVED, DRAIN) and not host.mark  # nothing that comes after a drain was begun
+        self._save(replace(record, phase=DRAIN) if first else record)
         if not view_of(node).cordoned:
             note = {"annotations": {DRAINING: record.operation}}  # so that nobody takes the cordon for a person's
             self._patch({"metadata": note, "spec": {"unschedulable": True}})
@@ -161,9 +166,11 @@ class ClusterSide:
         left = work.run(timeout, lambda: not host.kubelet_running or not view_of(self._must_find()).spoken)
         if left:
             raise RejoinRefused(
-                f"pods are still there after {timeout:g} s: {', '.join(map(str, left))}. The node stays cordoned and "
-                "nothing else was changed; let them end, or give more time with rejoin_drain_timeout, and run again"
+                f"pods are still there after {timeout:g} s: {', '.join(map(str, left))}; let them end, or give "
+                "more time with rejoin_drain_timeout, and run again"
             )
+        if first:
+            self._save(replace(record, phase=DRAINED))
         return work.evicted
 
     def delete(self, host: HostView, proof: Mapping[str, Any], fenced: bool, timeout: float) -> bool:
@@ -239,7 +246,11 @@ class ClusterSide:
         return _notes(record, node)
 
     def fail(self, reason: str) -> Record | None:
-        """Leave the reason beside the saved state, take the token away, and let the next run begin at once."""
+        """Leave the reason beside the saved state, take the token away, and let the next run begin at once.
+
+        Where nothing but the drain was begun, it is undone, and no saved state is left: a cordon that stays would be
+        taken for an unfinished rejoin, also when a person makes another of it. The returned phase tells.
+        """
         try:
             self._lock.renew()
         except RejoinRefused:  # another run works on it by now, or none was begun
@@ -247,8 +258,12 @@ class ClusterSide:
         record = self._store.read()
         if record is not None:
             record = replace(record, reason=reason)
-            self._store.save(record)
-            drop_tokens(self._client, record.operation)
+            if self._undo_drain(record):
+                self._store.remove()
+                record = replace(record, phase=UNDONE)
+            else:
+                self._store.save(record)
+                drop_tokens(self._client, record.operation)
         self._lock.release()
         return record
 
@@ -294,6 +309,16 @@ class ClusterSide:
         return [f"no controller would start these pods again elsewhere: {', '.join(lost)}; delete them, or say "
                 "rejoin_delete_bare_pods=true"]  # fmt: skip
 
+    def _undo_drain(self, record: Record) -> bool:
+        """Let pods come again; False where more than the drain was begun, or the Node that is saved has gone."""
+        node = self._client.find(self._path) if record.phase == DRAIN else None
+        if node is None or view_of(node).uid != record.old_uid:
+            return False
+        if DRAINING in (node["metadata"].get("annotations") or {}):
+            spec = {"unschedulable": True if record.cordoned else None}
+            self._patch({"metadata": {"annotations": {DRAINING: None}}, "spec": spec})
+        return True
+
     def _restore_object(self, record: Record) -> bool:
         for attempt in range(CONFLICTS):
             node = self._must_find()
@@ -335,14 +360,21 @@ class ClusterSide:
             self._pause()
 
 
+def _see_known(record: Record | None, node: Document | None, host: HostView) -> None:
+    """RejoinRefused where nothing but the inventory tells of such a node, which may be called otherwise there."""
+    if record is None and node is None and not host.reachable:
+        raise RejoinRefused(f"the API knows no Node {host.node}; name that of this host with rejoin_node_name")
+
+
 def _refreshed(record: Record, node: Document | None, host: HostView, files: Sequence[KeptFile]) -> Record:
     """The record with what can still be seen. Once the old Node or the host's files went, the older word counts."""
-    if node is not None and (record.old_uid == view_of(node).uid or record.phase == "saved" and not record.old_uid):
+    if node is not None and (record.old_uid == view_of(node).uid or record.phase == SAVED and not record.old_uid):
         record = save_node(record, node)
     if host.reachable and host.mark != record.operation and not record.joined_uid:
         by_path = {one.path: one for one in (*record.files, *files)}
         agents = dict.fromkeys((*record.agents, *host.agents))
-        record = replace(record, files=tuple(by_path.values()), agents=tuple(agents))
+        flags = host.kubelet_flags or record.kubelet_flags
+        record = replace(record, files=tuple(by_path.values()), agents=tuple(agents), kubelet_flags=flags)
     return record
 
 

@@ -128,7 +128,14 @@ class HostSide:
         self._mark.write(operation, node)
         return removed
 
-    def join(self, node: str, way: Mapping[str, Any], files: Sequence[KeptFile], timeout: float) -> None:
+    def join(
+        self,
+        node: str,
+        way: Mapping[str, Any],
+        files: Sequence[KeptFile],
+        timeout: float,
+        flags: Mapping[str, Any] | None = None,
+    ) -> None:
         """Put the files back, start the proxy, let kubeadm join, and see that the kubelet has its certificate."""
         for one in files:
             if not one.path.startswith(MANIFESTS + "/"):
@@ -138,7 +145,7 @@ class HostSide:
         configuration = under(self._root, f"{RUN_DIRECTORY}/join.json")
         try:
             os.makedirs(os.path.dirname(configuration), 0o700, exist_ok=True)
-            content = join_configuration(version, node, socket, way).encode()
+            content = join_configuration(version, node, socket, way, flags or {}).encode()
             put_file(configuration, content, FileState("file", uid=os.geteuid(), gid=os.getegid(), mode=0o600))
             command = [find_binary(self._root, "kubeadm"), "join", "--config", configuration]
             code, out, err = self._run(command, timeout)

@@ -23,6 +23,8 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._node_kubele
     Run,
     find_binary,
     find_process,
+    parse_environment,
+    parse_flags,
     parse_version,
 )
 from ansible_collections.colocation.kubernetes.plugins.module_utils._node_machine import read_text, under
@@ -33,6 +35,9 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._systemd imp
 MANIFESTS = "/etc/kubernetes/manifests"
 _CONTROL_PLANE = ("kube-apiserver.yaml", "etcd.yaml")
 _LARGEST = 256 << 10  # bytes of one file that is kept
+_JOIN_FLAGS = "/var/lib/kubelet/kubeadm-flags.env"
+# kubeadm and the kubelet's unit set these themselves.
+_KUBEADMS_FLAGS = ("hostname-override", "pod-infra-container-image", "config", "kubeconfig", "bootstrap-kubeconfig")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +108,8 @@ def look_at_host(root: str, run: Run, systemd: Systemd, runtime: ContainerRuntim
     named = places.node_name or marked_node or None
     node = look_around(root, None, named).node
     problems = list(_problems(root, run, systemd, runtime))
+    if not marked_node:  # else the proxy was stopped with the kubelet, and the join starts it
+        problems += _problems_of_proxy(systemd, places)
     try:
         minted = recorded_account(Place(places.state_dir))
         files = kept_files(root, (*places.keep, f"{CNI_DIRECTORY}/*", f"{MANIFESTS}/*"))
@@ -120,6 +127,7 @@ def look_at_host(root: str, run: Run, systemd: Systemd, runtime: ContainerRuntim
         mark=mark,
         problems=tuple(problems),
         agents=tuple(unit for unit in units if _wanted(systemd, unit)),
+        kubelet_flags=join_flags(root),
     )
     return Found(view, files, minted)
 
@@ -139,6 +147,16 @@ def kept_files(root: str, patterns: Iterable[str]) -> tuple[KeptFile, ...]:
                 content = base64.b64encode(file.read()).decode()
             found[path] = KeptFile(path, content, stat.S_IMODE(status.st_mode), status.st_uid, status.st_gid)
     return tuple(found.values())
+
+
+def join_flags(root: str) -> dict[str, str]:
+    """The flags that the kubelet was joined with, by name, without those that the next join sets again."""
+    flags = parse_flags(parse_environment(read_text(root, _JOIN_FLAGS)))
+    return {
+        name: value
+        for name, value in flags.items()
+        if name not in _KUBEADMS_FLAGS and not name.startswith("container-runtime")
+    }
 
 
 def kubeadm_version(root: str, run: Run) -> tuple[int, int]:
@@ -172,6 +190,23 @@ def _problems(root: str, run: Run, systemd: Systemd, runtime: ContainerRuntime) 
             f"containerd does not answer at {runtime.socket} ({problem}), and without it pods can't be stopped nor "
             "the node joined; mend it first (role node_prep), or name its socket with rejoin_runtime_socket"
         )
+
+
+def _problems_of_proxy(systemd: Systemd, places: Places) -> Iterable[str]:
+    """The node joins through a proxy that is wanted, so that has to work."""
+    if not places.proxy or not _wanted(systemd, places.proxy):
+        return
+    why = "it does not run"
+    if systemd.look(places.proxy).running:
+        try:
+            ContainerRuntime(places.proxy_socket).version()
+            return
+        except RuntimeSilent as problem:
+            why = f"it does not answer at {places.proxy_socket} ({problem})"
+    yield (
+        f"the node would join through {places.proxy}, and {why}; mend it first (journalctl -u {places.proxy}), or "
+        "stop and disable it to join through containerd"
+    )
 
 
 def _wanted(systemd: Systemd, unit: str) -> bool:

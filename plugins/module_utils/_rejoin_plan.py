@@ -18,6 +18,7 @@ from typing import Any
 DRAIN, STOP, DELETE, RESET, PREPARE, JOIN = "drain", "stop", "delete", "reset", "prepare", "join"
 RESTORE, AGENTS, FINISH = "restore", "agents", "finish"
 STEPS = (DRAIN, STOP, DELETE, RESET, PREPARE, JOIN, RESTORE, AGENTS, FINISH)
+SAVED, DRAINED, UNDONE = "saved", "drained", "undone"  # phases beside the steps
 REJOINING = "colocation.kubernetes/rejoining"  # the annotation of a Node that we made; its value is the operation
 DRAINING = "colocation.kubernetes/draining"  # of a Node that we cordoned, and that is to go; its value is the operation
 CONTROL_PLANE_LABELS = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
@@ -46,7 +47,7 @@ class Record:
 
     operation: str
     node: str
-    phase: str = "saved"  # the step that was begun last, for people
+    phase: str = SAVED  # the step that was begun last, for people and for the end of a drain
     old_uid: str = ""  # of the Node that goes; empty: there was none when we began
     joined_uid: str = ""  # of the Node whose new kubelet was seen
     cordoned: bool = False  # by somebody else, before us
@@ -58,6 +59,7 @@ class Record:
     pod_cidrs: tuple[str, ...] = ()
     files: tuple[KeptFile, ...] = ()
     agents: tuple[str, ...] = ()  # units that ran, or would at the next boot
+    kubelet_flags: dict[str, str] = field(default_factory=dict)  # that it was joined with
     reason: str = ""  # why the last run failed
 
     def to_json(self) -> Document:
@@ -98,6 +100,7 @@ class HostView:
     mark: str = ""  # the operation after whose reset nothing of an old identity is left
     problems: tuple[str, ...] = ()  # why it could not rejoin
     agents: tuple[str, ...] = ()
+    kubelet_flags: dict[str, str] = field(default_factory=dict)
 
 
 def steps_left(record: Record, node: NodeView | None, host: HostView) -> tuple[str, ...]:
@@ -176,6 +179,7 @@ def read_host(facts: Mapping[str, Any]) -> HostView:
         known[name] = tuple(map(str, known.get(name) or ()))
     for name in ("reachable", "control_plane", "kubelet_running", "kubelet_conf"):
         known[name] = known.get(name) in (True, "true", "True", "yes")
+    known["kubelet_flags"] = {str(key): str(text) for key, text in dict(known.get("kubelet_flags") or {}).items()}
     return HostView(**known)
 
 
@@ -184,7 +188,8 @@ def read_record(value: Any) -> Record:
     if not isinstance(value, dict) or value.get("version") != VERSION:
         raise ValueError(f"it is no saved state of version {VERSION}")
     texts = ("operation", "node", "phase", "old_uid", "joined_uid", "provider_id", "reason")
-    maps = ("labels", "annotations", "resources")
+    value = {"kubelet_flags": {}, **value}  # a run of an earlier version saved none
+    maps = ("labels", "annotations", "resources", "kubelet_flags")
     for name in texts:
         if not isinstance(value.get(name), str):
             raise ValueError(f"{name} is no text")

@@ -109,9 +109,16 @@ def endpoint_of(server: str) -> str:
     return f"{found[1]}:{found[2] or 443}"
 
 
-def join_configuration(version: tuple[int, int], node: str, socket: str, way: Mapping[str, Any]) -> str:
+def join_configuration(
+    version: tuple[int, int], node: str, socket: str, way: Mapping[str, Any], flags: Mapping[str, Any]
+) -> str:
     """kubeadm's JoinConfiguration, as JSON, which is YAML too. `way` has endpoint, pins, token."""
     api = "v1beta4" if version >= NEW_CONFIGURATION else "v1beta3"
+    registration: dict[str, Any] = {"name": node, "criSocket": f"unix://{socket}"}
+    if flags:
+        words = {str(name): str(value) for name, value in flags.items()}
+        named = [{"name": name, "value": value} for name, value in words.items()]
+        registration["kubeletExtraArgs"] = named if version >= NEW_CONFIGURATION else words
     document = {
         "apiVersion": f"kubeadm.k8s.io/{api}",
         "kind": "JoinConfiguration",
@@ -122,7 +129,7 @@ def join_configuration(version: tuple[int, int], node: str, socket: str, way: Ma
                 "token": way["token"],
             }
         },
-        "nodeRegistration": {"name": node, "criSocket": f"unix://{socket}"},
+        "nodeRegistration": registration,
     }
     return json.dumps(document) + "\n"
 

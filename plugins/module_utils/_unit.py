@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from ansible_collections.colocation.kubernetes.plugins.module_utils._files import remove
 from ansible_collections.colocation.kubernetes.plugins.module_utils._ledger import Ledger
 from ansible_collections.colocation.kubernetes.plugins.module_utils._systemd import (
     Systemd,
@@ -43,9 +44,16 @@ class UnitChange:
 
 
 def bring(
-    systemd: Systemd, ledger: Ledger, name: str, wish: UnitWish, *, timeout: float = 60, assume_installed: bool = False
+    systemd: Systemd,
+    ledger: Ledger,
+    name: str,
+    wish: UnitWish,
+    *,
+    timeout: float = 60,
+    assume_installed: bool = False,
+    remember: bool = True,
 ) -> UnitChange:
-    """Make `name` what `wish` says; in the ledger's check mode only tell.
+    """Make `name` what `wish` says; in the ledger's check mode only tell. Without `remember` nothing puts it back.
 
     `assume_installed` matters in check mode alone: a unit that is missing counts as one that an earlier task, which
     check mode did not run, would have installed.
@@ -57,12 +65,12 @@ def bring(
     after = record_after(start, steps)
     if ledger.check_mode:
         return UnitChange(name, tuple(steps), now.record(), after)
-    if after != now.record():
+    if remember and after != now.record():
         ledger.note("unit", name, now.record(), after)
     if now.stale and {"start", "restart", "stop"} & set(steps):
         systemd.daemon_reload()
     for step in steps:
-        _take(step, systemd, ledger, name, timeout)
+        _take(step, systemd, ledger, name, timeout, remember)
     if wish.state == "started" and "start" not in steps and now.active != "active":
         systemd.wait_active(name, timeout)
     return UnitChange(name, tuple(steps), now.record(), systemd.look(name).record() if steps else now.record())
@@ -74,13 +82,13 @@ def _as_if_installed(now: UnitState) -> UnitState:
     return replace(now, beneath_mask=True) if now.masked else replace(now, load="loaded", enablement="disabled")
 
 
-def _take(step: str, systemd: Systemd, ledger: Ledger, name: str, timeout: float) -> None:
+def _take(step: str, systemd: Systemd, ledger: Ledger, name: str, timeout: float, remember: bool) -> None:
     """One step. The ledger replaces files where systemctl would lose or refuse them."""
     if step == "mask" and systemd.has_real_file(name):
         ledger.make_link(systemd.admin_path(name), "/dev/null")
         systemd.daemon_reload()
     elif step == "unmask" and systemd.has_empty_file(name):
-        ledger.remove_file(systemd.admin_path(name))
+        (ledger.remove_file if remember else remove)(systemd.admin_path(name))
         systemd.daemon_reload()
     elif step == "mask":
         systemd.mask(name)

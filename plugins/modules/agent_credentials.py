@@ -161,6 +161,7 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_kubec
 )
 from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_place import Place, put, standing
 from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_surroundings import Surroundings, look_around
+from ansible_collections.colocation.kubernetes.plugins.module_utils._files import in_words
 from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_access import AccessError
 from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_client import ApiError
 from ansible_collections.colocation.kubernetes.plugins.module_utils._ledger import Ledger, LedgerError
@@ -263,7 +264,7 @@ def main() -> None:
     except (AccessError, CredentialsError, LedgerError) as problem:
         module.fail_json(msg=str(problem))
     except OSError as problem:
-        module.fail_json(msg=f"{problem.filename or place.kubeconfig}: {problem.strerror}")
+        module.fail_json(msg=in_words(problem, place.kubeconfig))
     if done.changed:
         result["diff"] = done.diff
     module.exit_json(changed=done.changed, **result)

@@ -25,7 +25,8 @@ attributes:
 options:
   renew_days:
     description:
-      - RV(renew) is true when fewer days are left, or less than half of the time for which the credentials were made.
+      - RV(renew) is true when fewer days are left and less than half of the time for which the credentials were made,
+        or when the API server refuses them.
     type: int
     default: 30
   kubelet_kubeconfig:

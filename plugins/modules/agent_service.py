@@ -176,7 +176,7 @@ removed:
   sample: [unit colocation-device-plugin.service, file /etc/colocation/device-plugin.yaml]
 resources:
   description: Extended resources that agents of this node ever had; they may still be in the Node.
-  returned: O(state=absent)
+  returned: success
   type: list
   elements: str
   sample: [mock.com/gpu]
@@ -208,6 +208,7 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_servi
     noted_resources,
 )
 from ansible_collections.colocation.kubernetes.plugins.module_utils._command import runner
+from ansible_collections.colocation.kubernetes.plugins.module_utils._files import in_words
 from ansible_collections.colocation.kubernetes.plugins.module_utils._ledger import Ledger, LedgerError
 from ansible_collections.colocation.kubernetes.plugins.module_utils._ledger_options import STATE_DIR
 from ansible_collections.colocation.kubernetes.plugins.module_utils._systemd import Systemd, UnitError, full_name
@@ -282,7 +283,7 @@ def start(module: AnsibleModule, node: Node) -> None:
             outcome = bring_up(agent, node, module.tmpdir)
     except SwitchFailed as failure:
         module.fail_json(msg=str(failure), **facts(failure.outcome, failure.rolled_back))
-    module.exit_json(**facts(outcome))
+    module.exit_json(**facts(outcome), resources=noted_resources(module.params["state_dir"]))
 
 
 def remove(module: AnsibleModule, away: Callable[[], Removal], node: Node) -> None:
@@ -326,7 +327,7 @@ def main() -> None:
     except (AgentError, Busy, UnitError, LedgerError, ValueError) as problem:
         module.fail_json(msg=str(problem))
     except OSError as problem:
-        module.fail_json(msg=f"{problem.filename}: {problem.strerror}")
+        module.fail_json(msg=in_words(problem, params["state_dir"]))
 
 
 if __name__ == "__main__":

@@ -226,7 +226,7 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._containerd_
 )
 from ansible_collections.colocation.kubernetes.plugins.module_utils._containerd_schema import parse_version
 from ansible_collections.colocation.kubernetes.plugins.module_utils._containerd_view import Request, WishError
-from ansible_collections.colocation.kubernetes.plugins.module_utils._files import digest
+from ansible_collections.colocation.kubernetes.plugins.module_utils._files import digest, in_words
 from ansible_collections.colocation.kubernetes.plugins.module_utils._ledger import Ledger, LedgerError
 from ansible_collections.colocation.kubernetes.plugins.module_utils._ledger_options import LEDGER_OPTIONS
 
@@ -411,7 +411,7 @@ def main() -> None:
     except PROBLEMS as problem:
         module.fail_json(msg=str(problem))
     except OSError as problem:
-        module.fail_json(msg=f"{problem.filename or module.params['path']}: {problem.strerror or problem}")
+        module.fail_json(msg=in_words(problem, module.params["path"]))
     module.exit_json(**result)
 
 

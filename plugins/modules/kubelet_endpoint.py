@@ -52,7 +52,9 @@ options:
     type: int
     default: 180
   wait_ready:
-    description: Whether to ask the API server for the node. Without it, a kubelet that is up counts as well.
+    description:
+      - Whether to ask the API server for the node. Without it, a kubelet that is up counts as well, and the annotation
+        is left as it is. With O(state=direct) it is set all the same, and an API that does not answer is a warning.
     type: bool
     default: true
   kubeconfig:
@@ -102,13 +104,13 @@ downtime:
   sample: 3.5
 """
 
-import platform
 import time
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.colocation.kubernetes.plugins.module_utils._command import runner
+from ansible_collections.colocation.kubernetes.plugins.module_utils._files import in_words
 from ansible_collections.colocation.kubernetes.plugins.module_utils._grpc_call import CallError, call
 from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_access import AccessError
 from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_client import (
@@ -120,7 +122,6 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_client
 from ansible_collections.colocation.kubernetes.plugins.module_utils._kubelet_endpoint import (
     ANNOTATION,
     KEY,
-    EndpointError,
     plain,
 )
 from ansible_collections.colocation.kubernetes.plugins.module_utils._kubelet_identity import node_name, read_identity
@@ -174,12 +175,11 @@ def running_containers(socket: str) -> set[str]:
 class Api:
     """The node's own object, by its kubelet's identity. Where the API does not answer, nothing is known."""
 
-    def __init__(self, kubeconfig: str, wanted: bool) -> None:
+    def __init__(self, kubeconfig: str, wanted: bool, direct: bool) -> None:
         self.kubeconfig = kubeconfig
         self.wanted = wanted
-
-    def node(self, client: KubeClient) -> str:
-        return node_name(client, platform.node().lower())
+        self.direct = direct
+        self.left = ""  # why the annotation may still name a proxy that goes away
 
     def client(self) -> KubeClient:
         """A new one each time, since certificates are rotated; one try, since we ask again anyhow."""
@@ -191,7 +191,7 @@ class Api:
         leases = ("apis", "coordination.k8s.io", "v1", "namespaces", "kube-node-lease", "leases")
         try:
             with self.client() as api:
-                name = self.node(api)
+                name = node_name(api)
                 node, lease = api.get(api_path("api", "v1", "nodes", name)), api.get(api_path(*leases, name))
         except (AccessError, ApiError) as problem:
             return Readiness(False, str(problem))
@@ -202,17 +202,17 @@ class Api:
             return ""
         try:
             with self.client() as api:
-                shown: Any = api.get(api_path("api", "v1", "nodes", self.node(api), "proxy", "configz"))
+                shown: Any = api.get(api_path("api", "v1", "nodes", node_name(api), "proxy", "configz"))
         except (AccessError, ApiError):
             return ""  # a kubelet's own identity has no right to it in most clusters
         return str(shown.get("kubeletconfig", {}).get(KEY, ""))
 
     def annotate(self, endpoint: str, check: bool) -> bool:
-        if not self.wanted:
+        if not self.wanted and not self.direct:
             return False
         try:
             with self.client() as api:
-                path = api_path("api", "v1", "nodes", self.node(api))
+                path = api_path("api", "v1", "nodes", node_name(api))
                 annotations = api.get(path).get("metadata", {}).get("annotations") or {}
                 if ANNOTATION not in annotations or plain(annotations[ANNOTATION]) == plain(endpoint):
                     return False
@@ -222,27 +222,31 @@ class Api:
         except (AccessError, ApiError) as problem:
             if check:
                 return False
-            raise SwitchError(
-                f"The kubelet is where it should be; kubeadm's annotation was not set: {problem}"
-            ) from None
+            left = f"The kubelet is where it should be; kubeadm's annotation was not set: {problem}"
+            if self.wanted:
+                raise SwitchError(left) from None
+            self.left = left
+            return False
 
 
 def main() -> None:
     module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
     params = module.params
-    api = Api(params["kubeconfig"], params["wait_ready"])
+    api = Api(params["kubeconfig"], params["wait_ready"], params["state"] == "direct")
     wish = Wish(params["proxy"], params["runtime"], params["state"] == "proxied", params["timeout"])
     ledger = Ledger(params["state_dir"], OWNER, module.check_mode)
     world = World(running_containers, api.ready, api.annotate, api.configz, time.time)
     switch = Switch(wish, ledger, Systemd(runner(module.run_command)), world)
     try:
         outcome = switch.go()
-    except (SwitchError, EndpointError, UnitError, LedgerError) as problem:
+    except (SwitchError, UnitError, LedgerError) as problem:
         module.fail_json(msg=str(problem), changed=switch.outcome.changed)
     except OSError as problem:
-        module.fail_json(msg=f"{problem.filename}: {problem.strerror}", changed=switch.outcome.changed)
+        module.fail_json(msg=in_words(problem, params["state_dir"]), changed=switch.outcome.changed)
     for container in outcome.lost:
         module.warn(f"Container {container} ran before the kubelet's restart and does not any more.")
+    if api.left:
+        module.warn(f"{api.left}. kubeadm reads it ({ANNOTATION}): see kubectl annotate node")
     module.exit_json(
         changed=outcome.changed,
         restarted=outcome.restarted,

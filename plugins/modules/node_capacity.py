@@ -86,6 +86,8 @@ options:
   settle_time:
     description:
       - Seconds that a resource which a kubelet wrote must stay as wished before it counts as settled.
+      - With O(wait) a device plugin that seems to live has as long to be gone before it is refused, for the kubelet
+        writes its Node only now and then.
       - It should be more than twice the kubelet's C(nodeStatusUpdateFrequency), which is 10 s unless configured.
     type: int
     default: 25

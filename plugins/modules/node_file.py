@@ -101,7 +101,7 @@ mode:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.colocation.kubernetes.plugins.module_utils._files import digest, look
+from ansible_collections.colocation.kubernetes.plugins.module_utils._files import digest, in_words, look
 from ansible_collections.colocation.kubernetes.plugins.module_utils._ledger import FileChange, Ledger, LedgerError
 from ansible_collections.colocation.kubernetes.plugins.module_utils._ledger_options import LEDGER_OPTIONS
 
@@ -165,7 +165,7 @@ def main() -> None:
     except (LedgerError, ValueError) as problem:
         module.fail_json(msg=str(problem))
     except OSError as problem:
-        module.fail_json(msg=f"{problem.filename or module.params['path']}: {problem.strerror}")
+        module.fail_json(msg=in_words(problem, module.params["path"]))
     if made.followed and made.after_mode is not None:
         module.warn(made.followed)
     if made.changed:

@@ -99,6 +99,7 @@ import re
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.colocation.kubernetes.plugins.module_utils._command import runner
+from ansible_collections.colocation.kubernetes.plugins.module_utils._files import in_words
 from ansible_collections.colocation.kubernetes.plugins.module_utils._kernel import Kernel, KernelError, sysctl_value
 from ansible_collections.colocation.kubernetes.plugins.module_utils._kernel_change import KernelWish, bring
 from ansible_collections.colocation.kubernetes.plugins.module_utils._ledger import Ledger, LedgerError
@@ -143,7 +144,7 @@ def main() -> None:
     except (KernelError, LedgerError, ValueError) as problem:
         module.fail_json(msg=str(problem))
     except OSError as problem:
-        module.fail_json(msg=f"{problem.filename}: {problem.strerror}")
+        module.fail_json(msg=in_words(problem, params["state_dir"]))
     for warning in change.warnings:
         module.warn(warning)
     module.exit_json(

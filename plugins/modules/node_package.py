@@ -14,7 +14,8 @@ description:
   - A package that is there is never upgraded, downgraded or configured.
   - The ledger notes what was installed, so that M(colocation.kubernetes.node_restore) can tell, and remove it when
     told.
-  - Works with apt-get, dnf and yum. An installation that was interrupted before is finished.
+  - Works with apt-get, dnf and yum. An installation that was interrupted before is finished, also where its program is
+    there already. A configuration that somebody changed stays, and dpkg asks nobody about it.
 extends_documentation_fragment:
   - colocation.kubernetes.attributes
   - colocation.kubernetes.ledger
@@ -37,7 +38,8 @@ options:
     type: str
     default: ""
   program:
-    description: A program; where it is found, however it came there, nothing is installed.
+    description: A program; where it is found, however it came there, nothing is installed, unless dpkg left O(name)
+      half-way.
     type: str
 seealso:
   - module: colocation.kubernetes.node_restore
@@ -71,6 +73,7 @@ program:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.colocation.kubernetes.plugins.module_utils._command import runner
+from ansible_collections.colocation.kubernetes.plugins.module_utils._files import in_words
 from ansible_collections.colocation.kubernetes.plugins.module_utils._ledger import Ledger, LedgerError
 from ansible_collections.colocation.kubernetes.plugins.module_utils._ledger_options import LEDGER_OPTIONS
 from ansible_collections.colocation.kubernetes.plugins.module_utils._packages import PackageError, Packages
@@ -89,18 +92,20 @@ def main() -> None:
     packages = Packages(runner(module.run_command))
     program = module.params["program"] and module.get_bin_path(module.params["program"], opt_dirs=["/usr/local/bin"])
     try:
-        installed = bool(program) or packages.is_installed(name)
+        unfinished = packages.is_unfinished(name)
+        installed = not unfinished and (bool(program) or packages.is_installed(name))
         if not installed and not module.check_mode:
-            ledger = Ledger(module.params["state_dir"], module.params["owner"])
-            ledger.note("package", name, {"installed": False}, {"installed": True})
+            if not unfinished:  # who began with it has noted it, or it is not ours
+                ledger = Ledger(module.params["state_dir"], module.params["owner"])
+                ledger.note("package", name, {"installed": False}, {"installed": True})
             packages.install(name, module.params["version"])
             if not packages.is_installed(name):
                 module.fail_json(msg=f"The package manager was content, but {name} is not installed.")
     except (PackageError, LedgerError) as problem:
         module.fail_json(msg=str(problem))
     except OSError as problem:
-        module.fail_json(msg=f"{problem.filename}: {problem.strerror}")
-    diff = {"before": f"{name}: missing\n", "after": f"{name}: installed\n"}
+        module.fail_json(msg=in_words(problem, module.params["state_dir"]))
+    diff = {"before": f"{name}: {'unfinished' if unfinished else 'missing'}\n", "after": f"{name}: installed\n"}
     result = {"changed": not installed, "installed": installed, "program": program or None}
     module.exit_json(**result, **({} if installed else {"diff": diff}))
 

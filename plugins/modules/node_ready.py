@@ -58,7 +58,6 @@ reason:
   sample: ""
 """
 
-import platform
 import time
 
 from ansible.module_utils.basic import AnsibleModule
@@ -81,7 +80,7 @@ def look(kubeconfig: str, since: float) -> tuple[str, Readiness]:
     try:
         # A new client each time, since certificates are rotated; one try, since we ask again anyhow.
         with KubeClient(read_identity(kubeconfig), timeout=10, tries=1) as api:
-            name = node_name(api, platform.node().lower())
+            name = node_name(api)
             node = api.get(api_path("api", "v1", "nodes", name))
             leases = ("apis", "coordination.k8s.io", "v1", "namespaces", "kube-node-lease", "leases")
             lease = api.get(api_path(*leases, name))

@@ -41,7 +41,8 @@ options:
       - V(prepare) makes the Node anew, cordoned and as it was saved, and a token with which its kubelet gets in.
       - V(restore) gives a node that has joined what it lacks of what was saved.
       - V(finish) waits until the node is Ready and as it was, uncordons it, and removes token, saved state and lock.
-      - V(fail) leaves O(reason) beside the saved state and lets go of the lock.
+      - V(fail) leaves O(reason) beside the saved state and lets go of the lock. Where nothing but the drain was begun,
+        it uncordons the node and removes the saved state instead, and RV(saved) has V(ignore:undone) as its phase.
     type: str
     required: true
     choices: [begin, drain, delete, prepare, restore, finish, fail]

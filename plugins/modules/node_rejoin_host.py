@@ -66,6 +66,10 @@ options:
         description: The bootstrap token.
         type: str
         required: true
+  kubelet_flags:
+    description: Flags of the kubelet by name, as V(look) found them, for V(join).
+    type: dict
+    default: {}
   units:
     description: The units to start, for V(start).
     type: list
@@ -77,7 +81,9 @@ options:
     elements: str
     default: []
   proxy:
-    description: The unit of a CRI proxy, which has to run before the node joins. Not needed where it is not installed.
+    description:
+      - The unit of a CRI proxy, which is started before the node joins, where it is installed. For V(look), one that is
+        enabled or runs has to answer.
     type: str
     default: ""
   proxy_socket:
@@ -167,6 +173,10 @@ host:
       type: list
       elements: str
       sample: [colocation-device-plugin.service]
+    kubelet_flags:
+      description: The flags that the kubelet was joined with, by name, but those that C(kubeadm) sets itself.
+      type: dict
+      sample: {node-ip: 10.0.0.11}
 files:
   description: The files that a reset would lose. They may be secret.
   returned: O(step=look)
@@ -223,6 +233,7 @@ ARGUMENTS: dict[str, Any] = {
             "token": {"type": "str", "required": True, "no_log": True},
         },
     },
+    "kubelet_flags": {"type": "dict", "default": {}},
     "units": {"type": "list", "elements": "str", "default": []},
     "agents": {"type": "list", "elements": "str", "default": []},
     "proxy": {"type": "str", "default": ""},
@@ -245,7 +256,8 @@ def do_step(params: dict[str, Any], host: HostSide) -> dict[str, Any]:
     if step == "reset":
         return {"removed": host.reset(params["operation"], params["node"], params["links"], timeout)}
     if step == "join":
-        host.join(params["node"], params["way"], [KeptFile(**one) for one in params["files"]], timeout)
+        files = [KeptFile(**one) for one in params["files"]]
+        host.join(params["node"], params["way"], files, timeout, params["kubelet_flags"])
         return {}
     return {"started": host.start(params["units"], timeout)}
 

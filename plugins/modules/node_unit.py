@@ -58,6 +58,12 @@ options:
         what would change. No effect outside of check mode.
     type: bool
     default: false
+  remember:
+    description:
+      - Whether the ledger is told how the unit stood. V(false) is for a repair, since a broken state is nothing to go
+        back to.
+    type: bool
+    default: true
   timeout:
     description: Seconds to wait for each unit to get up or down.
     type: int
@@ -118,6 +124,7 @@ units:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.colocation.kubernetes.plugins.module_utils._command import runner
+from ansible_collections.colocation.kubernetes.plugins.module_utils._files import in_words
 from ansible_collections.colocation.kubernetes.plugins.module_utils._ledger import Ledger, LedgerError
 from ansible_collections.colocation.kubernetes.plugins.module_utils._ledger_options import LEDGER_OPTIONS
 from ansible_collections.colocation.kubernetes.plugins.module_utils._systemd import Systemd, UnitError, UnitWish
@@ -130,6 +137,7 @@ ARGUMENTS = {
     "masked": {"type": "bool"},
     "daemon_reload": {"type": "bool", "default": False},
     "assume_installed": {"type": "bool", "default": False},
+    "remember": {"type": "bool", "default": True},
     "timeout": {"type": "int", "default": 60},
     **LEDGER_OPTIONS,
 }
@@ -165,6 +173,7 @@ def main() -> None:
                     wish,
                     timeout=params["timeout"],
                     assume_installed=params["assume_installed"],
+                    remember=params["remember"],
                 )
             )
             for warning in warnings(systemd, changes[-1], wish):
@@ -172,7 +181,7 @@ def main() -> None:
     except (UnitError, LedgerError) as problem:
         module.fail_json(msg=str(problem), changed=any(change.changed for change in changes))
     except OSError as problem:
-        module.fail_json(msg=f"{problem.filename}: {problem.strerror}")
+        module.fail_json(msg=in_words(problem, params["state_dir"]))
     units = [
         {"name": change.name, "steps": list(change.steps), "before": change.before, "after": change.after}
         for change in changes

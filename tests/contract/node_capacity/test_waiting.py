@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import threading
 
 import pytest
 
@@ -57,6 +58,16 @@ def test_a_live_device_plugin_is_not_overruled(nodes: Nodes, options: dict[str, 
     forced = nodes.set(node=[node], resource=FPGA, force=True, **options)
     assert forced["changed"] and not forced["results"][0]["settled"] and "may write it back" in forced["warnings"][0]
     until("the kubelet writes it back", lambda: nodes.status(node) == {FPGA: "4"})
+
+
+def test_a_plugin_that_has_just_gone_is_waited_for(nodes: Nodes) -> None:
+    """The Node tells of it only when the kubelet writes it again."""
+    node, kubelet = with_plugin(nodes)
+    ends = threading.Timer(3, kubelet.plugin_ends, [FPGA])
+    ends.start()
+    answer = nodes.set(node=[node], resource=FPGA, state="absent", wait=True, wait_timeout=60, settle_time=10)
+    ends.join()
+    assert answer["changed"] and answer["results"][0]["settled"], answer
 
 
 def test_setting_what_the_plugin_offers_already_is_no_change(nodes: Nodes) -> None:

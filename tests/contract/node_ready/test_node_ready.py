@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.colocation.kubernetes.plugins.module_utils import _kube_config
+from ansible_collections.colocation.kubernetes.plugins.module_utils import _kube_config, _kubelet_identity
 from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_client import ApiError, KubeClient
 from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_find import find_access
 from ansible_collections.colocation.kubernetes.plugins.modules import node_ready
@@ -76,6 +76,16 @@ def test_a_ready_node(admin: KubeClient, kubelet_conf: Path, monkeypatch: pytest
         "invocation": {"module_args": {"kubeconfig": str(kubelet_conf), "timeout": 10}},
         "warnings": [],
     }
+
+
+def test_a_server_that_can_not_say_who_we_are(
+    admin: KubeClient, kubelet_conf: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before 1.28: the review is not there, which to a kubelet is forbidden."""
+    monkeypatch.setattr(_kubelet_identity, "_REVIEWS", "/apis/authentication.k8s.io/v1/reviewsofnobody")
+    ready(admin, time.time() + 60)
+    answer = call(node_ready.main, kubeconfig=str(kubelet_conf), timeout=10)
+    assert (answer.get("node"), answer.get("ready")) == (NAME, True), answer
 
 
 def test_what_keeps_it_from_being_ready(admin: KubeClient, kubelet_conf: Path) -> None:

@@ -161,6 +161,21 @@ def test_all_that_is_wrong_is_told_at_once(site: Site, dead: dict[str, Any]) -> 
     assert "preflight found " in run.output
 
 
+def test_a_gpu_driver_that_hangs_or_fails_stands_in_the_report(site: Site) -> None:
+    def host(name: str, smi: str) -> dict[str, Any]:
+        site.script(f"{name}/nvidia-smi", f"#!/bin/sh\n{smi}\n")
+        return site.become(f"sudo-{name}", SUDO.format(path=f"{site.place}/{name}:$PATH"))
+
+    nodes = {"hangs": host("hangs", "exec sleep 100"), "fails": host("fails", "echo no NVML; exit 18")}
+    nodes["well"] = host("well", "echo 81920")
+    run = site.run({"kube_node": nodes}, preflight_timeout=15, device_plugin_resources={"gpu": {"a.b/c": {}}})
+    assert run.status != 0
+    told = run.told("gpu-driver")
+    assert re.search(r"hangs: nvidia-smi got no answer: .*Timed out after 15 second\(s\)", told, re.IGNORECASE)
+    assert "fails: nvidia-smi failed: no NVML" in told
+    assert "well: " not in told
+
+
 def test_check_mode_tells_the_same_and_limit_narrows(site: Site, dead: dict[str, Any]) -> None:
     groups = {"kube_node": {"bad": dead, "good": LOCAL}, "kube_control_plane": {"cp": LOCAL}}
     real, check = site.run(groups), site.run(groups, "--check")

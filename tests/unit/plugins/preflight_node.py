@@ -70,7 +70,8 @@ class PreflightNode:
         self.write(
             "etc/kubernetes/kubelet.conf",
             "apiVersion: v1\nclusters:\n- cluster:\n"
-            f"    certificate-authority-data: {ca}\n    server: {SERVER}\n  name: default-cluster\n",
+            f"    certificate-authority-data: {ca}\n    server: {SERVER}\n  name: default-cluster\n"
+            "users:\n- name: default-auth\n  user:\n    client-certificate: /var/lib/kubelet/pki/current.pem\n",
         )
         self.write(
             "var/lib/kubelet/config.yaml",

@@ -30,6 +30,8 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._rejoin_plan
     STOP,
     HostView,
     KeptFile,
+    Record,
+    RejoinRefused,
 )
 from ansible_collections.colocation.kubernetes.plugins.module_utils._rejoin_store import RecordStore
 
@@ -109,9 +111,11 @@ class HostDouble:
     agents_run: bool = True
     files: tuple[KeptFile, ...] = (KeptFile("/etc/cni/net.d/10-own.conflist", "e30=", 0o644),)
     machine_id: str = ""
+    units: tuple[str, ...] = ("colocation-device-plugin.service",)
+    flags: dict[str, str] = field(default_factory=lambda: {"node-ip": "10.0.0.11"})
 
     def look(self) -> tuple[HostView, tuple[KeptFile, ...]]:
-        agents = ("colocation-device-plugin.service",) if self.agents_run or self.identity == "old" else ()
+        agents = self.units if self.agents_run or self.identity == "old" else ()
         view = HostView(
             self.node,
             reachable=True,
@@ -120,6 +124,7 @@ class HostDouble:
             kubelet_conf=bool(self.identity),
             mark=self.mark,
             agents=agents,
+            kubelet_flags=self.flags,
         )
         return view, self.files
 
@@ -131,15 +136,17 @@ class HostDouble:
     def reset(self, operation: str) -> None:
         assert not self.kubelet_runs and not self.pods_run
         self._set("identity", "")
+        self.flags = {}
         self._set("files", ())
         self._set("mark", operation)
 
-    def join(self, way: Mapping[str, Any], files: tuple[KeptFile, ...]) -> None:
+    def join(self, way: Mapping[str, Any], files: tuple[KeptFile, ...], flags: dict[str, str]) -> None:
         assert not self.identity, "kubeadm refuses a host that has an identity"
         token_id, secret = way["token"].split(".")
         found = self.client.get(f"/api/v1/namespaces/kube-system/secrets/bootstrap-token-{token_id}")
         assert found["type"] == "bootstrap.kubernetes.io/token" and secret
         self._set("files", files)
+        self.flags = flags
         self._set("kubelet_runs", True)
         try:
             self._set("identity", "new")
@@ -193,7 +200,7 @@ class HostDouble:
 def rejoin(
     client: Any, host: HostDouble, strokes: Strokes, terms: Terms | None = None, **times: Any
 ) -> tuple[str, ...]:
-    """One run, as the role's tasks do it; the steps that it found left."""
+    """One run, as the role's tasks and their rescue do it; the steps that it found left."""
     mortal: Any = MortalClient(client, strokes, host)
     host.strokes = strokes
     holder = f"run-{uuid.uuid4().hex[:6]}"
@@ -204,9 +211,20 @@ def rejoin(
     record, steps = side.begin(view, files, terms or Terms(), check_mode=False)
     if not steps:
         return steps
+    try:
+        _do(side, host, record, view, steps, terms or Terms())
+    except RejoinRefused as problem:
+        side.fail(str(problem))
+        raise
+    return steps
+
+
+def _do(
+    side: ClusterSide, host: HostDouble, record: Record, view: HostView, steps: tuple[str, ...], terms: Terms
+) -> None:
     proof: dict[str, Any] = {}
     if DRAIN in steps:
-        side.drain(view, 5, (terms or Terms()).delete_bare_pods)
+        side.drain(view, 5, terms.delete_bare_pods)
     if STOP in steps:
         proof = host.stop(record.operation)
     if DELETE in steps:
@@ -214,11 +232,10 @@ def rejoin(
     if RESET in steps:
         host.reset(record.operation)
     if PREPARE in steps and JOIN in steps:
-        host.join(*side.prepare(600))
+        host.join(*side.prepare(600), record.kubelet_flags)
     side.restore(5)
     host.start(record.agents)
     side.finish(5)
-    return steps
 
 
 class KubeDouble:

@@ -65,7 +65,8 @@ def test_a_break_begins_the_time_anew(disturbance: Look) -> None:
     ("looks", "words", "within"),
     [
         ([replace(LOOP, active="failed", result="watchdog")], "systemd gave it up .watchdog.", 0.0),
-        ([LOOP, replace(LOOP, crashes=2), replace(LOOP, crashes=3)], r"ended 3 times \(exit-code\)", 1.0),
+        ([LOOP, replace(LOOP, crashes=3), replace(LOOP, crashes=4)], r"ended 3 times \(exit-code\)", 1.0),
+        ([replace(WELL, crashes=9), replace(LOOP, crashes=12)], r"ended 3 times \(exit-code\)", 1.0),
         ([STARTING], r"10 s were not enough: it is activating \(start\)", 10.0),
         ([MUTE], "10 s were not enough: /healthz answers 503: mock.com/gpu: not watched", 10.0),
         ([replace(WELL, health=0, said="refused")], "/healthz does not answer: refused", 10.0),
@@ -85,6 +86,12 @@ def test_an_agent_that_is_well_in_the_last_moment_may_settle() -> None:
     flapping = Scripted(*[STARTING] * 39, *[WELL, MUTE] * 20)
     with pytest.raises(NotWell):
         flapping.wait()
+
+
+def test_crashes_from_before_the_first_look_are_past() -> None:
+    fell = replace(WELL, crashes=9)
+    assert Scripted(fell).wait() == 0.0
+    assert Scripted(fell, replace(fell, pid="8", crashes=11)).wait() == 0.25
 
 
 class _Page(BaseHTTPRequestHandler):

@@ -171,6 +171,39 @@ def test_an_ill_release_is_taken_back(illness: str, installed: AgentNode) -> Non
     assert not installed.run(installed.agent(OLD)).changed
 
 
+def _other_agent_moves(node: AgentNode, release: str) -> None:
+    """Another agent's switch is over; this one runs on in what it was started in."""
+    link = node.home / "current"
+    link.unlink()
+    link.symlink_to(f"releases/{release}")
+
+
+@pytest.mark.parametrize("runs", [True, False])
+def test_the_way_back_of_the_second_agent_leads_to_what_it_ran_from(runs: bool, installed: AgentNode) -> None:
+    _other_agent_moves(installed, NEW)
+    if not runs:
+        installed._stop(UNIT, [])
+    installed.mute.add(NEW)
+    with pytest.raises(SwitchFailed, match=f"taken back to release {OLD}") as failure:
+        installed.run(installed.agent(NEW, config="devices: 5\n"))
+    assert failure.value.rolled_back
+    assert installed.current() == OLD
+    assert installed.runs(installed.agent(OLD)) == runs
+    installed.crash()
+    assert installed.runs(installed.agent(OLD)) == runs
+
+
+def test_the_way_back_stays_in_current_where_that_has_the_agents_code(installed: AgentNode) -> None:
+    """Others may have code there that they have not where this one was started."""
+    installed.run(installed.agent(NEW))
+    _other_agent_moves(installed, SAME)
+    installed.mute.add(OLD)
+    with pytest.raises(SwitchFailed, match=f"taken back to release {SAME}"):
+        installed.run(installed.agent(OLD))
+    assert installed.current() == SAME
+    assert installed.runs(installed.agent(NEW))
+
+
 def test_a_first_installation_that_is_ill_goes_again(node: AgentNode) -> None:
     before = _inventory(node)
     node.mute.add(OLD)
@@ -199,6 +232,14 @@ def test_an_ill_agent_without_a_switch_fails_and_stays(installed: AgentNode) -> 
         installed.run(installed.agent(OLD))
     assert not failure.value.rolled_back
     assert installed.runs(installed.agent(OLD))
+
+
+def test_an_agent_that_fell_in_former_times_is_well_when_it_stays_so(installed: AgentNode) -> None:
+    installed.crashes = 3
+    before = installed.clock()
+    done = installed.run(installed.agent(OLD))
+    assert (done.changed, done.restarted) == (False, False)
+    assert installed.clock() - before >= 2
 
 
 def test_an_agent_that_somebody_stopped_starts_again(installed: AgentNode) -> None:

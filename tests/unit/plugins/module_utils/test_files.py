@@ -12,6 +12,7 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils import _file
 from ansible_collections.colocation.kubernetes.plugins.module_utils._files import (
     ABSENT,
     FileState,
+    in_words,
     look,
     put_file,
     put_link,
@@ -133,3 +134,23 @@ def test_other_attributes_go_from_the_old_file_to_the_new_one(tmp_path: Path) ->
         pytest.skip("this file system has no user attributes")
     put_file(str(path), b"new", _own())
     assert os.getxattr(path, "user.note") == b"kept"
+
+
+@pytest.mark.parametrize("call", ["write", "fsync"])
+def test_a_full_disk_is_told_with_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    """The kernel's error of an open file names none."""
+
+    def full(*_arguments: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, call, full)
+    with pytest.raises(OSError) as error:
+        put_file(str(tmp_path / "a"), b"x", _own())
+    assert in_words(error.value, "elsewhere") == f"{tmp_path}/a: No space left on device"
+
+
+def test_an_error_in_words_never_names_nothing() -> None:
+    assert in_words(OSError(errno.ENOSPC, "No space left on device"), "/var/lib/x") == (
+        "/var/lib/x: No space left on device"
+    )
+    assert in_words(OSError("odd"), "/var/lib/x") == "/var/lib/x: odd"

@@ -5,13 +5,21 @@
 from __future__ import annotations
 
 import base64
+import platform
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ansible_collections.colocation.kubernetes.plugins.module_utils import _kube_config
 from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_access import AccessError, Material
-from ansible_collections.colocation.kubernetes.plugins.module_utils._kubelet_identity import read_identity
+from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_client import ApiError, KubeClient
+from ansible_collections.colocation.kubernetes.plugins.module_utils._kubelet_identity import (
+    node_name,
+    read_identity,
+    user_name,
+)
+from ansible_collections.colocation.kubernetes.tests.unit.plugins.module_utils import credentials_made as made
 
 KUBEADM = """
 apiVersion: v1
@@ -78,3 +86,37 @@ def test_errors_say_what_is_missing(tmp_path: Path) -> None:
     with pytest.raises(AccessError, match="no current-context"):
         (tmp_path / "kubelet.conf").write_text("server: https://a")
         read_identity(str(tmp_path / "kubelet.conf"))
+
+
+class Api(KubeClient):
+    """An API server that answers the question who we are, or has not got it."""
+
+    def __init__(self, conf: str, status: int, user: str = "") -> None:
+        super().__init__(read_identity(conf))
+        self.status, self.user = status, user
+
+    def post(self, path: str, body: Any, **_options: Any) -> Any:
+        if self.status != 201:
+            raise ApiError("no", self.status)
+        return {"status": {"userInfo": {"username": self.user}}}
+
+
+def test_the_nodes_name_is_who_the_api_server_takes_us_for(tmp_path: Path) -> None:
+    assert node_name(Api(written(tmp_path), 201, "system:node:w1.example")) == "w1.example"
+
+
+@pytest.mark.parametrize("status", [403, 404])
+def test_a_server_before_1_28_can_not_tell_and_the_certificate_does(tmp_path: Path, status: int) -> None:
+    pem = tmp_path / "current.pem"
+    pem.write_text(made.certificate("system:node:w1.example", 0, 1))
+    api = Api(written(tmp_path, user=f"\n    client-certificate: {pem}\n    client-key: {pem}"), status)
+    assert (user_name(api), node_name(api)) == ("", "w1.example")
+    pem.write_text("damaged")
+    assert node_name(api) == platform.node().lower()
+    pem.unlink()
+    assert node_name(api) == platform.node().lower()
+
+
+def test_a_server_that_does_not_know_us_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ApiError):
+        node_name(Api(written(tmp_path), 401))

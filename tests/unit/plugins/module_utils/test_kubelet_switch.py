@@ -74,7 +74,6 @@ class Node:
             CONFIG: f"kind: KubeletConfiguration\ncontainerRuntimeEndpoint: unix://{RUNTIME}\n",
             INSTANCE: f"containerRuntimeEndpoint: unix://{RUNTIME}\n",
             FLAGS: 'KUBELET_KUBEADM_ARGS=""\n',
-            "proc/sys/kernel/random/boot_id": "boot-1\n",
             "usr/bin/kubelet": "",
         }.items():
             place = root / path
@@ -146,6 +145,22 @@ def test_check_mode_tells_and_changes_nothing(node: Node) -> None:
     assert told.changed and {line["after_header"] for line in told.diff} == {f"/{CONFIG}", f"/{INSTANCE}"}
     assert {path: node.text(path) for path in before} == before and node.systemd.starts == 0
     assert not (node.root / "var/lib/colocation").exists()
+
+
+@pytest.mark.parametrize(
+    ("proxied", "path", "text", "words"),
+    [
+        (True, CONFIG, "{", "it is no JSON"),
+        (False, CONFIG, "{", "it is no JSON"),
+        (True, CONFIG, "kind: a\n---\nkind: b\n---\n", "it holds several documents"),
+        (True, INSTANCE, "x:\n  containerRuntimeEndpoint: /run/c\n", "containerRuntimeEndpoint is indented"),
+    ],
+)
+def test_a_file_that_can_not_be_changed_is_named(node: Node, proxied: bool, path: str, text: str, words: str) -> None:
+    (node.root / path).write_text(text)
+    with pytest.raises(SwitchError, match=rf"/{path}: {words}.*\. Nothing was changed"):
+        node.go(proxied)
+    assert (node.text(path), node.systemd.starts) == (text, 0)
 
 
 def test_nothing_is_touched_where_nobody_answers_at_the_socket(node: Node) -> None:
@@ -255,6 +270,43 @@ def test_a_run_killed_anywhere_is_finished_by_the_next(tmp_path: Path) -> None:
         assert PROXY in node.systemd.read_config and PROXY in node.text(INSTANCE)
         node.go(proxied=False)
         assert {path: node.text(path) for path in before} == before
+
+
+class Killed(BaseException):
+    """What a run does not live to handle."""
+
+
+def killed(*_whatever: object) -> None:
+    raise Killed
+
+
+def test_what_a_killed_run_wrote_is_put_back_too_where_the_node_does_not_get_ready(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = {path: node.text(path) for path in (CONFIG, INSTANCE)}
+    with monkeypatch.context() as patched, pytest.raises(Killed):
+        patched.setattr(node.systemd, "start_kubelet", killed)
+        node.go()
+    assert PROXY in node.text(CONFIG) and PROXY in node.text(INSTANCE)
+    node.not_ready = "container runtime is down"
+    with pytest.raises(SwitchError, match="It was sent back to .* and its node is Ready"):
+        node.go()
+    assert {path: node.text(path) for path in before} == before and PROXY not in node.systemd.read_config
+    assert not (node.root / "var/lib/colocation").exists()
+
+
+def test_a_run_killed_before_the_node_is_ready_leaves_it_to_the_next_to_judge(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched, pytest.raises(Killed):
+        patched.setattr(node, "_ready", killed)
+        node.go()
+    assert PROXY in node.systemd.read_config
+    node.not_ready = "container runtime is down"
+    assert node.go(check=True).restarted
+    with pytest.raises(SwitchError, match="It was sent back"):
+        node.go()
+    assert PROXY not in node.systemd.read_config
 
 
 def test_removal_leaves_a_node_alone_that_never_had_the_proxy(node: Node) -> None:

@@ -202,6 +202,20 @@ def test_forget_and_sweep_leave_nothing(ledger: Ledger, path: Path, tmp_path: Pa
     assert sorted(os.listdir(tmp_path)) == ["etc"]
 
 
+def test_sweep_takes_broken_files_that_are_put_back_and_no_others(ledger: Ledger, tmp_path: Path) -> None:
+    kept = Path(ledger.directory).parent / "kept"
+    for owner in ("containerd", "kubelet"):
+        (kept / owner).mkdir(parents=True)
+        (kept / owner / "broken").write_bytes(b"the only copy")
+    ledger.sweep()
+    assert [path.name for path in kept.iterdir()] == ["kubelet"]
+    assert (kept / "kubelet/broken").read_bytes() == b"the only copy"
+    (kept / "kubelet/broken").unlink()
+    (kept / "kubelet").rmdir()
+    ledger.sweep()
+    assert os.listdir(tmp_path) == []
+
+
 def test_sweep_keeps_what_belongs_to_an_entry(ledger: Ledger, path: Path) -> None:
     path.write_bytes(b"original")
     ledger.write_file(str(path), b"ours")

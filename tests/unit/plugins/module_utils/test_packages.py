@@ -35,7 +35,22 @@ def test_a_version_is_asked_for() -> None:
 def test_an_interrupted_installation_is_finished_first() -> None:
     apt = Apt((100, "you must manually run 'dpkg --configure -a'"), (0, ""))
     Packages(apt).install("containerd")
-    assert any(words.endswith("dpkg --configure -a") for words in apt.said)
+    assert any(words.endswith("dpkg --force-confdef --force-confold --configure -a") for words in apt.said)
+
+
+def test_nobody_is_asked_about_a_changed_configuration() -> None:
+    """dpkg would ask whose to take, find nobody there, and leave the package half-configured."""
+    apt = Apt((0, ""))
+    Packages(apt).install("containerd")
+    assert "-o Dpkg::Options::=--force-confdef -o Dpkg::Options::=--force-confold install" in apt.said[-1]
+
+
+@pytest.mark.parametrize(
+    ("status", "unfinished"),
+    [("half-configured", True), ("unpacked", True), ("installed", False), ("config-files", False), ("", False)],
+)
+def test_an_installation_that_did_not_get_to_its_end(status: str, unfinished: bool) -> None:
+    assert Packages(lambda _command: (0, status, "")).is_unfinished("containerd") == unfinished
 
 
 def test_old_lists_are_read_anew_and_then_the_error_is_told() -> None:

@@ -73,6 +73,9 @@ def unit(name: str, **properties: str) -> Callable[[PreflightNode], None]:
     return lambda node: node.units[name].update(properties)
 
 
+EXEC = "{exec: {command: aws-iam-authenticator, args: [token]}}\n"
+
+
 def write(name: str, text: str) -> Callable[[PreflightNode], None]:
     return lambda node: node.write(name, text) and None
 
@@ -91,6 +94,13 @@ def remove(name: str) -> Callable[[PreflightNode], None]:
 
 def snap(node: PreflightNode) -> None:
     node.kubelet_process("/snap/kubelet/2/kubelet", "0::/system.slice/snap.kubelet.daemon.service\n")
+
+
+def managed(node: PreflightNode) -> None:
+    """As on nodes of a cloud: another place, and a program in place of a certificate."""
+    unit = "0::/system.slice/kubelet.service\n"
+    node.kubelet_process("/usr/bin/kubelet", unit, "--kubeconfig=/var/lib/kubelet/kubeconfig")
+    node.write("var/lib/kubelet/kubeconfig", f"server: {SERVER}\nusers:\n- user: {EXEC}")
 
 
 def container(node: PreflightNode) -> None:
@@ -156,6 +166,9 @@ FAULTS: list[tuple[Callable[[PreflightNode], Any], dict[str, str]]] = [
     (remove("usr/lib/systemd/system/kubelet.service"), {"kubelet-no-unit": ERROR}),
     (remove("etc/kubernetes/kubelet.conf"), {"kubelet-not-joined": ERROR}),
     (write("etc/kubernetes/kubelet.conf", "apiVersion: v1\n"), {"kubelet-not-joined": ERROR}),
+    (managed, {"kubelet-identity": ERROR}),
+    (write("etc/kubernetes/kubelet.conf", f"server: {SERVER}\nusers:\n- user: {EXEC}"), {"kubelet-identity": ERROR}),
+    (write("etc/kubernetes/kubelet.conf", f"server: {SERVER}\nuser: {{client-certificate-data: eA==}}\n"), {}),
     (answer("/usr/bin/kubelet --version", 0, "Kubernetes v1.23.17\n"), {"kubelet-version": ERROR}),
     (answer("/usr/bin/kubelet --version", 0, "Kubernetes v1.24.0\n"), {}),
     (answer("/usr/bin/kubelet --version", 126, "", "cannot execute binary file"), {"kubelet-broken": ERROR}),
@@ -164,11 +177,17 @@ FAULTS: list[tuple[Callable[[PreflightNode], Any], dict[str, str]]] = [
     (k3s, {"kubelet-bundled": ERROR}),
     (crio_by_flag, {"runtime-other": ERROR}),
     (
-        write("var/lib/kubelet/config.yaml", 'containerRuntimeEndpoint: "unix:///var/run/cri-dockerd.sock" # old\n'),
+        write(
+            "var/lib/kubelet/config.yaml",
+            'cgroupDriver: systemd\ncontainerRuntimeEndpoint: "unix:///var/run/cri-dockerd.sock" # old\n',
+        ),
         {"runtime-other": ERROR},
     ),
     (
-        write("var/lib/kubelet/config.yaml", "containerRuntimeEndpoint: unix:///var/run/cri-resmgr/cri-resmgr.sock\n"),
+        write(
+            "var/lib/kubelet/config.yaml",
+            "cgroupDriver: systemd\ncontainerRuntimeEndpoint: unix:///var/run/cri-resmgr/cri-resmgr.sock\n",
+        ),
         {},
     ),
     (remove("usr/bin/containerd"), {"containerd-missing": MENDED}),
@@ -332,6 +351,29 @@ def test_an_older_kubelet_does_not_ask_containerd_for_the_driver(node: Preflight
     assert levels(node.facts(), cgroup_driver="cgroupfs")["cgroup-driver"] == ERROR
 
 
+@pytest.mark.parametrize(
+    ("wanted", "kubelet", "containerd", "findings"),
+    [
+        ("systemd", "1.36.3", "1.7.24", {"cgroup-driver": ERROR}),
+        ("systemd", "1.30.9", "v2.1.4", {"cgroup-driver": ERROR}),
+        ("systemd", "1.36.3", "v2.1.4", {}),
+        ("cgroupfs", "1.36.3", "1.7.24", {"containerd-cgroup-driver": MENDED}),
+    ],
+)
+def test_a_kubelet_that_is_told_no_driver_has_cgroupfs(
+    node: PreflightNode, wanted: str, kubelet: str, containerd: str, findings: dict[str, str]
+) -> None:
+    node.write("var/lib/kubelet/config.yaml", "kind: KubeletConfiguration\n")
+    answer("/usr/bin/containerd --version", 0, f"containerd c/c {containerd} abc\n")(node)
+    answer("/usr/bin/kubelet --version", 0, f"Kubernetes v{kubelet}\n")(node)
+    assert levels(node.facts(), cgroup_driver=wanted) == findings
+
+
+def test_the_driver_of_a_kubelet_without_its_configuration_is_not_known(node: PreflightNode) -> None:
+    (node.root / "var/lib/kubelet/config.yaml").unlink()
+    assert levels(node.facts()) == {}
+
+
 def test_disks_are_judged_by_their_own_limits(node: PreflightNode) -> None:
     (node.root / "var/lib").mkdir(parents=True, exist_ok=True)
     facts = node.facts(disks=("/var", "/var/lib/containerd/x"))
@@ -468,6 +510,34 @@ def test_a_module_that_crashed_is_told_with_the_hosts_words() -> None:
     assert [finding.what for finding in judge(PROBE, crash, LITTLE, ()).findings] == [
         "Module result deserialization failed: the disk is gone"
     ]
+
+
+@pytest.mark.parametrize(
+    ("gpus", "finding"),
+    [
+        ({}, []),
+        (SKIPPED, []),
+        ({"failed": False, "rc": 2, "msg": "[Errno 2] No such file or directory: b'nvidia-smi'"}, []),
+        ({"failed": False, "rc": 0, "stdout": "81920"}, []),
+        (
+            {"failed": True, "msg": "Timed out after 9 second(s).", "timedout": {"period": 9}},
+            [("gpu-driver", ERROR, "nvidia-smi got no answer: Timed out after 9 second(s).")],
+        ),
+        (
+            {"failed": True, "rc": 18, "msg": "non-zero return code", "stdout": "no NVML:\nmismatch\n", "stderr": ""},
+            [("gpu-driver", ERROR, "nvidia-smi failed: no NVML: mismatch")],
+        ),
+        ({"failed": True, "msg": "a broken Python"}, [("gpu-driver", ERROR, "nvidia-smi failed: a broken Python")]),
+        (UNREACHABLE, [("unreachable", ERROR, "it answered once, then no more: Connection refused")]),
+    ],
+)
+def test_a_gpu_driver_that_does_not_answer_is_told(
+    node: PreflightNode, gpus: dict[str, Any], finding: list[tuple[str, str, str]]
+) -> None:
+    facts = {"node": asdict(node.facts())}
+    told = judge(PROBE, facts, LITTLE, (), gpus).findings
+    other = judge(PROBE, facts, LITTLE, ()).findings
+    assert [(one.id, one.level, one.what) for one in told if one not in other] == finding
 
 
 def test_hosts_that_do_not_answer_may_be_allowed() -> None:

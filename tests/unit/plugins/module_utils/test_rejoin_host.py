@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.colocation.kubernetes.plugins.module_utils import _rejoin_host
+from ansible_collections.colocation.kubernetes.plugins.module_utils import _rejoin_host, _rejoin_look
 from ansible_collections.colocation.kubernetes.plugins.module_utils._cri_call import (
     Container,
     RuntimeSilent,
@@ -253,6 +253,21 @@ def test_join_puts_files_back_and_leaves_no_token(machine: Machine) -> None:
     assert machine.systemd.units["kubelet.service"].enablement == "enabled"
 
 
+def test_the_flags_of_the_join_are_found_and_written_again(machine: Machine) -> None:
+    assert machine.look().view.kubelet_flags == {}
+    text = (
+        'KUBELET_KUBEADM_ARGS="--cloud-provider=external --container-runtime-endpoint=unix:///run/proxy.sock '
+        "--hostname-override=w --node-ip 10.0.0.1 --pod-infra-container-image=registry.k8s.io/pause:3.9 "
+        '--config=/a --kubeconfig=/b --register-node"\n'
+    )
+    (machine.root / "var/lib/kubelet/kubeadm-flags.env").write_text(text)
+    flags = machine.look().view.kubelet_flags
+    assert flags == {"cloud-provider": "external", "node-ip": "10.0.0.1", "register-node": "true"}
+    machine.side.join("w", WAY, [], 10, flags)
+    written = machine.configuration["nodeRegistration"]["kubeletExtraArgs"]
+    assert written == [{"name": name, "value": value} for name, value in flags.items()]
+
+
 def test_a_join_that_fails_tells_kubeadms_words_without_the_token(machine: Machine) -> None:
     machine.joins = False
     (machine.root / "etc/kubernetes/kubelet.conf").unlink()
@@ -280,6 +295,28 @@ def test_the_proxy_runs_and_answers_before_the_node_joins(
         with pytest.raises(RejoinRefused, match="does not answer at /run/proxy.sock"):
             machine.side.join("w", WAY, [], 10)
         assert machine.configuration == {}
+
+
+@pytest.mark.parametrize(
+    ("active", "enablement", "answers", "said"),
+    [
+        ("active", "enabled", True, ""),
+        ("inactive", "disabled", False, ""),  # installed, and off
+        ("failed", "enabled", True, "it does not run"),
+        ("active", "disabled", False, "it does not answer at /run/proxy.sock"),
+    ],
+)
+def test_a_proxy_that_is_wanted_has_to_answer_before_anything_is_done(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, active: str, enablement: str, answers: bool, said: str
+) -> None:
+    machine.systemd.install(PROXY, active=active, enablement=enablement)
+    proxy = RuntimeDouble()
+    proxy.silent = not answers
+    monkeypatch.setattr(_rejoin_look, "ContainerRuntime", lambda socket: proxy)
+    problems = machine.look().view.problems
+    assert [said in one for one in problems] == ([True] if said else [])
+    Mark(machine.places.state_dir).announce("op", "w")  # from now on it is stopped
+    assert machine.look().view.problems == ()
 
 
 def test_start_brings_the_agents_back_and_takes_the_mark_away(machine: Machine) -> None:

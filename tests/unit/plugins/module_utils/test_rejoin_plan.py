@@ -118,7 +118,10 @@ def test_a_record_survives_its_json_and_hides_contents() -> None:
     taint = {"key": "k", "effect": "NoSchedule"}
     file = KeptFile("/etc/cni/net.d/10-a", "c2VjcmV0", 0o640, 1, 2)
     record = replace(RECORD, labels={"a": "b"}, taints=(taint,), files=(file,), agents=("x.service",), cordoned=True)
+    record = replace(record, kubelet_flags={"node-ip": "10.0.0.1"})
     assert read_record(json.loads(json.dumps(record.to_json()))) == record
+    earlier = {name: value for name, value in record.to_json().items() if name != "kubelet_flags"}
+    assert read_record(json.loads(json.dumps(earlier))) == replace(record, kubelet_flags={})
     assert record.told()["files"] == ["/etc/cni/net.d/10-a"]
     assert "c2VjcmV0" not in repr(record)
 
@@ -130,6 +133,7 @@ def test_a_record_survives_its_json_and_hides_contents() -> None:
         {"operation": ""},
         {"operation": 5},
         {"labels": []},
+        {"kubelet_flags": ["--v=2"]},
         {"taints": {}},
         {"files": [{"path": "/x"}]},
         {"files": [{"path": "/x", "content": "", "more": 1}]},
@@ -145,6 +149,7 @@ def test_a_record_that_is_none(change: dict[str, Any]) -> None:
 def test_facts_of_a_host() -> None:
     assert read_host({"node": "w", "reachable": "True", "problems": ["p"], "more": 1}).problems == ("p",)
     assert read_host({"node": "w"}) == GONE
+    assert read_host({"node": "w", "kubelet_flags": {"v": 2}}).kubelet_flags == {"v": "2"}
     for wrong in ({}, {"node": ""}, {"node": None}):
         with pytest.raises(ValueError, match="host_facts"):
             read_host(wrong)

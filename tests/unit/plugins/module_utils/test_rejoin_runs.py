@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from ansible_collections.colocation.kubernetes.plugins.module_utils._health_object import describe
 from ansible_collections.colocation.kubernetes.plugins.module_utils._rejoin_cluster import Terms
 from ansible_collections.colocation.kubernetes.plugins.module_utils._rejoin_lock import NodeLock, object_name
-from ansible_collections.colocation.kubernetes.plugins.module_utils._rejoin_plan import STEPS, RejoinRefused
+from ansible_collections.colocation.kubernetes.plugins.module_utils._rejoin_plan import STEPS, HostView, RejoinRefused
 from ansible_collections.colocation.kubernetes.tests.unit.plugins.module_utils.credentials_made import AUTHORITY, coded
 from ansible_collections.colocation.kubernetes.tests.unit.plugins.module_utils.rejoin_doubles import (
     NAMESPACE,
@@ -83,6 +84,7 @@ def _assert_back(world: World) -> None:
     host = world.host
     assert (host.identity, host.mark, host.kubelet_runs, host.agents_run) == ("new", "", True, True)
     assert [one.path for one in host.files] == ["/etc/cni/net.d/10-own.conflist"]
+    assert host.flags == {"node-ip": "10.0.0.11"}
 
 
 def test_a_node_comes_back_as_it_was() -> None:
@@ -184,11 +186,78 @@ def test_a_disruption_budget_is_waited_for_as_long_as_there_is_time() -> None:
     world.api.budget["web-1"] = 99
     with pytest.raises(RejoinRefused, match=r"default/web-1 \(it would violate"):
         world.run()
-    assert world.cordoned() and world.host.kubelet_runs
+    assert world.host.kubelet_runs
     world.api.budget.clear()
     world.host.reboot()
     world.run()
     _assert_back(world)
+
+
+@pytest.mark.parametrize("cordoned", [False, True])
+def test_a_drain_that_fails_is_undone(cordoned: bool) -> None:
+    world = World(**({"unschedulable": True} if cordoned else {}))
+    before = world.api.get(f"/api/v1/nodes/{NODE}")
+    world.api.budget["web-1"] = 99
+    with pytest.raises(RejoinRefused):
+        world.run()
+    after = world.api.get(f"/api/v1/nodes/{NODE}")
+    assert (after["spec"], after["metadata"]["annotations"]) == (before["spec"], before["metadata"]["annotations"])
+    assert leftovers(world.api, NODE) == []
+
+
+@pytest.mark.parametrize("after", [True, False])
+def test_a_drain_that_fails_and_whose_end_is_killed_is_finished_by_the_next_run(after: bool) -> None:
+    for at in itertools.count(1):
+        world = World()
+        world.api.budget["web-1"] = 99
+        strokes = Strokes(at, after)
+        with pytest.raises((Killed, RejoinRefused)):
+            world.run(strokes)
+        if strokes.count < at:
+            break
+        world.api.budget.clear()
+        world.run()
+        _assert_back(world)
+    assert at > 8
+
+
+def test_what_fails_after_the_drain_stays_saved_and_cordoned(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    with monkeypatch.context() as patched:
+        patched.setattr(world.host, "stop", _refuses)
+        with pytest.raises(RejoinRefused):
+            world.run()
+    assert world.cordoned() and leftovers(world.api, NODE) == ["colocation-rejoin-worker1"]
+    world.pod("web-2", RS)
+    world.api.budget["web-2"] = 99
+    with pytest.raises(RejoinRefused, match="web-2"):  # a drain again, but not the first
+        world.run()
+    assert world.cordoned() and leftovers(world.api, NODE) == ["colocation-rejoin-worker1"]
+    world.api.budget.clear()
+    world.run()
+    _assert_back(world)
+
+
+def test_a_node_that_goes_while_it_is_drained_stays_saved(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    world.api.stuck.add("web-1")
+    sleep = world.sleep
+
+    def goes(seconds: float) -> None:
+        sleep(seconds)
+        world.api.objects.pop(f"/api/v1/nodes/{NODE}", None)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(world, "sleep", goes)
+        with pytest.raises(RejoinRefused, match="is gone again"):
+            world.run()
+    assert leftovers(world.api, NODE) == ["colocation-rejoin-worker1"]
+    world.run()
+    _assert_back(world)
+
+
+def _refuses(_operation: str) -> dict[str, Any]:
+    raise RejoinRefused("pods have not ended")
 
 
 def test_a_dead_node_is_not_waited_for() -> None:
@@ -233,6 +302,22 @@ def test_refusals_leave_everything_as_it_is(fields: dict[str, Any], said: str, m
         world.run()
     assert snapshot(world.api, NODE) == before
     assert world.host.kubelet_runs
+
+
+def test_a_host_that_is_off_and_whose_node_nobody_knows_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    fenced = Terms(fenced=True)
+    monkeypatch.setattr(world.host, "look", lambda: (HostView("inventory-name"), ()))
+    monkeypatch.setattr(world.host, "node", "inventory-name")
+    with pytest.raises(RejoinRefused, match="knows no Node inventory-name; .*rejoin_node_name"):
+        world.run(terms=fenced)
+    assert leftovers(world.api, "inventory-name") == []
+    monkeypatch.undo()
+    with pytest.raises(Killed):
+        world.run(Strokes(STROKES // 2))
+    world.api.objects.pop(f"/api/v1/nodes/{NODE}", None)
+    monkeypatch.setattr(world.host, "look", lambda: (HostView(NODE), ()))
+    assert world.run(terms=fenced) == ()  # its Node went, and what it was is saved
 
 
 def test_two_runs_keep_out_of_each_others_way() -> None:

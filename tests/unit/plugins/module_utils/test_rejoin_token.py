@@ -65,7 +65,7 @@ def test_an_endpoint_that_kubeadm_would_not_take(server: str) -> None:
     ("version", "api"), [((1, 24), "v1beta3"), ((1, 30), "v1beta3"), ((1, 31), "v1beta4"), ((1, 40), "v1beta4")]
 )
 def test_the_configuration_that_each_kubeadm_knows(version: tuple[int, int], api: str) -> None:
-    made = json.loads(join_configuration(version, "w", "/run/containerd/containerd.sock", WAY))
+    made = json.loads(join_configuration(version, "w", "/run/containerd/containerd.sock", WAY, {}))
     assert made["apiVersion"] == f"kubeadm.k8s.io/{api}"
     assert made["discovery"]["bootstrapToken"] == {
         "apiServerEndpoint": "10.0.0.1:6443",
@@ -73,6 +73,15 @@ def test_the_configuration_that_each_kubeadm_knows(version: tuple[int, int], api
         "token": "abcdef.0123456789abcdef",
     }
     assert made["nodeRegistration"] == {"name": "w", "criSocket": "unix:///run/containerd/containerd.sock"}
+
+
+def test_the_kubelets_flags_in_the_form_of_each_kubeadm() -> None:
+    def extra(version: tuple[int, int]) -> Any:
+        made = json.loads(join_configuration(version, "w", "/s", WAY, {"node-ip": "10.0.0.1", "v": 2}))
+        return made["nodeRegistration"]["kubeletExtraArgs"]
+
+    assert extra((1, 30)) == {"node-ip": "10.0.0.1", "v": "2"}
+    assert extra((1, 31)) == [{"name": "node-ip", "value": "10.0.0.1"}, {"name": "v", "value": "2"}]
 
 
 def test_a_token_ends_soon_and_there_is_one_of_an_operation() -> None:

@@ -70,6 +70,31 @@ def test_a_restart_is_a_change_but_nothing_to_undo(double: FakeSystemd, systemd:
     assert ledger.entries() == []
 
 
+@pytest.mark.parametrize("masked_by", ["a link", "an empty file"])
+def test_what_a_repair_mended_is_not_remembered(
+    double: FakeSystemd, systemd: Systemd, ledger: Ledger, masked_by: str
+) -> None:
+    double.install("a.service")
+    if masked_by == "a link":
+        systemd.mask("a")
+    else:
+        Path(systemd.admin_path("a")).parent.mkdir(parents=True)
+        Path(systemd.admin_path("a")).touch()
+    assert bring(systemd, ledger, "a", UP, remember=False).steps == ("unmask", "enable", "start")
+    assert systemd.look("a").record() == {"active": True, "enabled": True, "masked": False}
+    assert ledger.entries() == []
+
+
+def test_what_was_remembered_before_a_repair_stays_so(double: FakeSystemd, systemd: Systemd, ledger: Ledger) -> None:
+    double.install("a.service")
+    bring(systemd, ledger, "a", UP)
+    remembered = ledger.entries()
+    systemd.stop("a", 1)
+    systemd.mask("a")
+    bring(systemd, ledger, "a", UP, remember=False)
+    assert ledger.entries() == remembered
+
+
 def test_a_missing_unit_fails_except_in_check_mode_when_told_that_it_will_come(
     systemd: Systemd, ledger: Ledger, dry: Ledger
 ) -> None:

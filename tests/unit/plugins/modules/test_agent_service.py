@@ -107,7 +107,7 @@ def test_it_goes_and_check_mode_tells(double: AgentNode) -> None:
 
 def test_resources_are_remembered_until_all_is_restored(double: AgentNode) -> None:
     _run(double, resources=["mock.com/gpu"])
-    _run(double, resources=["mock.com/other"])
+    assert _run(double, resources=["mock.com/other"])["resources"] == ["mock.com/gpu", "mock.com/other"]
     assert _remove(double, check_mode=True)["resources"] == ["mock.com/gpu", "mock.com/other"]
     removed = _remove(double)
     assert removed["resources"] == ["mock.com/gpu", "mock.com/other"]

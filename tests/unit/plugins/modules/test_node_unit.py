@@ -44,6 +44,15 @@ def test_a_unit_that_is_not_installed_yet(double: FakeSystemd) -> None:
     assert _run(double, "a", assume_installed=True, **wish)["failed"]
 
 
+def test_a_full_disk_is_told_with_a_path(double: FakeSystemd, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_arguments: object, **_more: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(node_unit, "bring", full)
+    double.install("a.service")
+    assert _run(double, "a", state="started")["msg"] == f"{double.root}/state: No space left on device"
+
+
 def test_a_failure_has_the_journal(double: FakeSystemd) -> None:
     double.install("a.service", comes_up=False)
     answer = _run(double, "a", state="started")
