@@ -6,6 +6,7 @@ host        the fields of a HostDouble
 kubeconfig  with which its kubelet speaks
 breaks      steps that fail
 log         steps that were called, in order
+proxy       through which it joined
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_find i
 from ansible_collections.colocation.kubernetes.plugins.module_utils._rejoin_plan import KeptFile
 from ansible_collections.colocation.kubernetes.tests.unit.plugins.module_utils.rejoin_doubles import HostDouble
 
-KEPT = ("identity", "mark", "kubelet_runs", "pods_run", "agents_run", "machine_id")
+KEPT = ("identity", "mark", "kubelet_runs", "pods_run", "agents_run", "machine_id", "flags", "units")
 
 
 def do(host: HostDouble, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -37,7 +38,8 @@ def do(host: HostDouble, arguments: dict[str, Any]) -> dict[str, Any]:
     if step == "reset":
         host.reset(arguments["operation"])
     elif step == "join":
-        host.join(arguments["way"], tuple(KeptFile(**one) for one in arguments["files"]))
+        files = tuple(KeptFile(**one) for one in arguments["files"])
+        host.join(arguments["way"], files, arguments["kubelet_flags"])
         host.follow()
     else:
         host.start(tuple(arguments["units"]))
@@ -60,6 +62,8 @@ def main() -> None:
         answer = do(host, arguments)
     state["host"] = {name: getattr(host, name) for name in KEPT} | {"files": [asdict(one) for one in host.files]}
     state["log"].append(arguments["step"])
+    if arguments["step"] == "join":
+        state["proxy"] = arguments["proxy"]
     with open(path, "w", encoding="utf-8") as file:
         json.dump(state, file)
     client.close()

@@ -64,7 +64,7 @@ class Site:
     def node(self, name: str, *breaks: str) -> str:
         """A node in the API and the host behind it; the Node's name."""
         host = self.cluster.host(name)
-        fields = ("identity", "mark", "kubelet_runs", "pods_run", "agents_run", "machine_id")
+        fields = ("identity", "mark", "kubelet_runs", "pods_run", "agents_run", "machine_id", "flags", "units")
         files = [{key: getattr(one, key) for key in type(one).__slots__} for one in host.files]
         state = {"host": {key: getattr(host, key) for key in fields} | {"files": files}, "node": host.node}
         path = self.place / f"{name}.json"
@@ -104,6 +104,7 @@ def site(api_server: ApiServer, tmp_path: Path) -> Iterator[Site]:
 
 def test_one_after_the_other_past_a_host_that_does_not_answer(site: Site) -> None:
     nodes = {name: site.node(name) for name in ("one", "two")}
+    site.state("two", host=site.state("two")["host"] | {"units": ["cri-resource-manager.service"]})
     site.dead("gone")
     before = {name: snapshot(site.cluster.client, node) for name, node in nodes.items()}
 
@@ -123,7 +124,9 @@ def test_one_after_the_other_past_a_host_that_does_not_answer(site: Site) -> Non
     for name, node in nodes.items():
         assert snapshot(site.cluster.client, node) == before[name]
         assert site.state(name)["host"]["identity"] == "new"
+        assert site.state(name)["host"]["flags"] == {"node-ip": "10.0.0.11"}
         assert site.state(name)["log"][-5:] == ["look", "stop", "reset", "join", "start"]
+    assert [site.state(name)["proxy"] for name in nodes] == ["", "cri-resource-manager.service"]
     assert not TOKEN.search(done.output)
 
     again = site.play("-e", "rejoin_nodes=one", "-e", "rejoin_only_unfinished=true")
@@ -148,10 +151,28 @@ def test_a_node_that_refuses_to_come_back_leaves_a_report_and_stops_the_others(s
     assert leftovers(site.cluster.client, node) == []
 
 
+def test_a_drain_that_fails_leaves_the_node_as_it_was(site: Site) -> None:
+    node = site.node("one")
+    held = site.cluster.pod(node, "held", "ReplicaSet", finalizers=["example.com/never"])
+    before = snapshot(site.cluster.client, node)
+    failed = site.play("-e", "rejoin_nodes=one", "-e", "rejoin_drain_timeout=1")
+    assert failed.status != 0
+    told = " ".join(failed.output.split())
+    assert f"{node} was not rejoined. Drain the node: {node}: pods are still there after 1 s" in told
+    assert "pods may come to it as before. Mend that and run again." in told and "stays saved" not in told
+    assert snapshot(site.cluster.client, node) == before
+    site.cluster.client.patch(held, {"metadata": {"finalizers": None}})
+
+
 def test_the_node_of_a_host_that_is_switched_off_goes_when_the_user_vouches(site: Site) -> None:
     host = site.cluster.host("off")
     host.sync({"conditions": [{"type": "Ready", "status": "Unknown"}]})
     site.dead("gone")
+    mistaken = site.play("-e", "rejoin_nodes=gone", "-e", "rejoin_fenced=true")
+    told = " ".join(mistaken.output.split())
+    assert mistaken.status != 0
+    assert "the API knows no Node gone; name that of this host with rejoin_node_name" in told
+    assert "Its Node was deleted" not in told
     names = ["-e", f"rejoin_node_name={host.node}", "-e", "rejoin_nodes=gone"]
     fenced = site.play(*names, "-e", "rejoin_fenced=true")
     assert fenced.status != 0  # it did not rejoin

@@ -40,6 +40,8 @@ def do(node, arguments):
     if MODULE == "node_health":
         return health(node)
     step = STEPS.get(MODULE) or ("containerd-unit" if "containerd" in arguments["name"] else "restart")
+    if MODULE == "node_unit" and arguments.get("remember", True):
+        step += "-remembered"  # an uninstall would put the broken state back
     check = bool(arguments.get("_ansible_check_mode"))
     told = f" {arguments['server']}" if arguments.get("server") else ""
     node["log"].append(step + told + (" check" if check else ""))

@@ -18,9 +18,9 @@ ONLY_LOOK = ("agent_credentials_info", "node_capacity_info", "node_facts", "node
 
 
 def key(arguments):
-    named = (arguments.get(name) for name in ("name", "path", "component", "root"))
+    named = (arguments.get(name) for name in ("name", "path", "component", "root", "labels"))
     thing = next((value for value in named if value), "")
-    return f"{MODULE} {' '.join(thing) if isinstance(thing, list) else thing}".strip()
+    return f"{MODULE} {' '.join(thing) if isinstance(thing, (list, dict)) else thing}".strip()
 
 
 def owners(node):

@@ -21,7 +21,12 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._findings im
 from ansible_collections.colocation.kubernetes.plugins.module_utils._health_findings import found
 from ansible_collections.colocation.kubernetes.tests.contract.ansible_run import ROOT, recap, run_ansible
 from ansible_collections.colocation.kubernetes.tests.contract.doubled_collection import doubled_collection, file_host
-from ansible_collections.colocation.kubernetes.tests.contract.site.healthy_answers import MOCK, RELEASE, healthy_answers
+from ansible_collections.colocation.kubernetes.tests.contract.site.healthy_answers import (
+    MOCK,
+    RELEASE,
+    RESOURCE,
+    healthy_answers,
+)
 from ansible_collections.colocation.kubernetes.tests.unit.plugins.preflight_node import PreflightNode
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="the made hosts are this machine as root")
@@ -30,20 +35,31 @@ ROLES = ("preflight", "node_prep", "agent_runtime", "credentials", "device_plugi
 AGENT = (
     "- colocation.kubernetes.agent_service: {name: cri_proxy, unit: x.service, state: STATE}\n  register: REGISTER\n"
 )
-OBJECTS = "- colocation.kubernetes.kube_objects: {component: ROLE, objects: [], state: STATE}\n"
+OBJECTS = """\
+- colocation.kubernetes.kube_objects: {component: ROLE, objects: [], state: STATE}
+  delegate_to: localhost
+  run_once: true
+"""
+EXPORTER = "- colocation.kubernetes.agent_service: {name: exporter, unit: x.service, state: STATE}\n"
 WISH = '\'{{ cri_proxy_enabled | default(false) | ternary("started", "absent") }}\''
 # These roles would touch this machine beside their modules, or want a cluster; each is one call of a double here.
 MADE = {
     "roles/cri_proxy/tasks/main.yml": AGENT.replace("STATE", WISH).replace("REGISTER", "__cri_proxy_had"),
     "roles/cri_proxy/tasks/uninstall.yml": AGENT.replace("STATE", "absent").replace("REGISTER", "__cri_proxy_removed"),
     **{
-        f"roles/{role}/tasks/{entry}.yml": OBJECTS.replace("STATE", state).replace("ROLE", role)
-        for role in ("monitoring", "scheduler")
-        for entry, state in (("main", "present"), ("uninstall", "absent"))
+        f"roles/{role}/tasks/{entry}.yml": OBJECTS.replace("STATE", state).replace("ROLE", role) + more
+        for role, entry, state, more in (
+            ("scheduler", "main", "present", ""),
+            ("scheduler", "uninstall", "absent", ""),
+            ("monitoring", "main", "present", EXPORTER.replace("STATE", "started")),
+            ("monitoring", "uninstall_cluster", "absent", ""),
+        )
     },
+    "roles/monitoring/tasks/uninstall_hosts.yml": EXPORTER.replace("STATE", "absent"),
 }
 MODULES = sorted(path.stem for path in (ROOT / "plugins/modules").glob("[!_]*.py"))
-MOST_TASKS = 52  # of a node with the mock devices, in the whole of site.yml, skipped ones too; every node pays each
+# Of a node with the mock devices, in the whole of site.yml, skipped ones too; every node pays each.
+TOLD_TASKS = re.compile(r"has (\d+) tasks for a host")
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +141,8 @@ def test_a_part_that_is_off_costs_nothing_and_the_second_run_changes_nothing(sit
     assert not [line for line in done if "cri_proxy" in line or "kube_objects" in line]
     assert "agent_service device_plugin" in done and "node_swap" in done
     recap = first.recap("w1")
-    assert recap["ok"] + recap["skipped"] <= MOST_TASKS, first.output
+    (told,) = TOLD_TASKS.findall((ROOT / "docs" / "site.md").read_text())
+    assert recap["ok"] + recap["skipped"] == int(told), first.output
     assert recap["changed"] == len(site.state("w1")["standing"]) > 5
     assert first.table[:4] == [
         "colocation on 2 nodes: 2 healthy",
@@ -176,6 +193,44 @@ def test_an_agent_that_is_switched_off_is_removed_once(site: Site) -> None:
     assert not [line for line in site.log("w1") if line.startswith("agent_")]
 
 
+@pytest.mark.parametrize("playbook", ["site", "uninstall"])
+def test_no_agent_goes_while_a_pod_holds_what_it_offers(site: Site, playbook: str) -> None:
+    assert site.run("site", "--limit=w1", **MOCK).status == 0
+    site.answer("w1", "agent_service", resources=[RESOURCE])
+    held = {"name": RESOURCE, "allocatable": "10", "manager": "kubelet", "pods": [{"name": "batch/train-0"}]}
+    site.answer("w1", "node_capacity_info", nodes=[{"node": "w1", "resources": [held]}])
+    site.log("w1")
+    run = site.run(playbook, "--limit=w1", "--skip-tags=node_prep")
+    assert run.status != 0
+    assert "nothing was removed: batch/train-0." in " ".join(run.output.split())
+    assert "agent_service device_plugin absent" not in site.log("w1")
+    forced = site.run(playbook, "--limit=w1", "--skip-tags=node_prep", colocation_force=True)
+    assert forced.status == 0, forced.output
+    assert "agent_service device_plugin absent" in site.log("w1")
+
+
+def test_the_label_of_memory_that_is_no_more_offered_goes(site: Site) -> None:
+    def run(resources: dict[str, Any], ever: list[str]) -> list[str]:
+        """What is done about labels, if these were noted before."""
+        site.answer("w1", "agent_service", resources=ever)
+        done = site.run("site", "--limit=w1", "--skip-tags=node_prep", device_plugin_resources=resources)
+        assert done.status == 0, done.output
+        return [line for line in site.log("w1") if line.startswith("node_labels")]
+
+    mock = MOCK["device_plugin_resources"]
+    gpu = {"gpu": {"g.com/memory": {"unit_mib": 1}}}
+    assert run({"memory": {"a.com/memory": None}, **mock, **gpu}, ["a.com/memory", *mock["mock"], "g.com/memory"]) == [
+        "node_labels a.com/memory"
+    ]
+    ever = ["a.com/memory", *mock["mock"]]
+    assert run({"memory": {"b.com/memory": None}, **mock}, [*ever, "b.com/memory"]) == [
+        "node_labels a.com/memory absent",
+        "node_labels b.com/memory",
+    ]
+    assert run(mock, ever) == ["node_labels a.com/memory absent"]
+    assert run(mock, [*mock["mock"]]) == []
+
+
 def test_without_preflight_a_part_that_is_off_is_looked_for(site: Site) -> None:
     assert site.run("site", cri_proxy_enabled=True).status == 0
     site.log("w1")
@@ -191,7 +246,7 @@ def test_a_part_by_its_tag_and_by_its_switch(site: Site) -> None:
     run = site.run("site", node_prep_enabled=False, monitoring_enabled=True, scheduler_enabled=True)
     assert run.status == 0, run.output
     assert not [line for line in site.log("w1") if line.startswith("node_")]
-    assert site.log("localhost") == ["kube_objects scheduler"]
+    assert site.log("localhost") == ["kube_objects monitoring", "kube_objects scheduler"]
 
 
 def test_an_ill_node_fails_the_run_unless_it_is_only_to_be_told(site: Site) -> None:
@@ -236,3 +291,18 @@ def test_an_uninstall_asks_not_what_is_on_now(site: Site) -> None:
     again = site.run("uninstall")
     assert again.status == 0, again.output
     assert again.recap("localhost")["changed"] == 0
+
+
+def test_an_uninstall_of_one_node_leaves_what_is_of_the_whole_cluster(site: Site) -> None:
+    on = {"scheduler_enabled": True, "monitoring_enabled": True}
+    assert site.run("site", **on, **MOCK).status == 0
+    whole = sorted(site.state("localhost")["standing"])
+    assert whole == ["kube_objects monitoring", "kube_objects scheduler"]
+    limited = site.run("uninstall", "--limit=w1")
+    assert limited.status == 0, limited.output
+    assert sorted(site.state("localhost")["standing"]) == whole
+    agents = {name: [one for one in site.state(name)["standing"] if "agent_service" in one] for name in ("w1", "w2")}
+    assert agents == {"w1": [], "w2": ["agent_service device_plugin", "agent_service exporter"]}
+    both = site.run("uninstall", "--limit=w2,localhost")
+    assert both.status == 0, both.output
+    assert site.state("localhost")["standing"] == []
