@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +22,9 @@ PARTS: Mapping[str, tuple[str, Callable[[Session], None]]] = {  # in an order th
     "unit": ("pure logic, the artifact, these commands", suites.run_unit),
     "contract": ("against real etcd, kube-apiserver, containerd …", suites.run_contract),
     "molecule": ("roles and playbooks in VMs", scenarios.run),
+    "long": (f"longer scenarios, only when asked for: {', '.join(scenarios.LONG)}", scenarios.run_long),
 }
+USUAL = tuple(part for part in PARTS if part != "long")
 PLACES_HELP = "Everything made is kept in $COLOCATION_CACHE (~/.cache/colocation-kubernetes)."
 
 
@@ -47,7 +50,10 @@ def test(arguments: Sequence[str]) -> int:
     """./test: parts of the tests, or all."""
     listed = "\n".join(f"  {part:<10} {text}" for part, (text, _run) in PARTS.items())
     parser = _parser("test", "Sets up what the tests need and runs them.", f"parts, in this order:\n{listed}")
-    parser.add_argument("parts", nargs="*", metavar="PART", help="run only these (default: all)")
+    parser.add_argument("parts", nargs="*", metavar="PART", help="run only these (default: all but long)")
+    parser.add_argument(
+        "--scenario", action="append", default=[], metavar="NAME", help="run this scenario (repeatable)"
+    )
     parser.add_argument("--refresh-locks", action="store_true", help="renew the locks, the agents' too, and end")
     parser.add_argument("--refresh-docs", action="store_true", help="renew the pages that are made, and end")
     chosen = parser.parse_args(arguments)
@@ -55,6 +61,9 @@ def test(arguments: Sequence[str]) -> int:
     if unknown:
         parser.error(f"there is no part {', '.join(unknown)}; parts: {', '.join(PARTS)}")
     report, places = Report(), Places.of(os.environ)
+    every = scenarios.known(places.checkout)
+    if unknown := [name for name in chosen.scenario if name not in every]:
+        parser.error(f"there is no scenario {', '.join(unknown)}; scenarios: {', '.join(every)}")
     if chosen.refresh_locks:
         locks.refresh(places, report)
         return 0
@@ -62,13 +71,19 @@ def test(arguments: Sequence[str]) -> int:
         with session(["lint"], places, report, os.environ) as current:
             lint.write_pages(current)
         return 0
-    parts = [part for part in PARTS if part in chosen.parts or not chosen.parts]
+    parts = [part for part in PARTS if part in (chosen.parts or (() if chosen.scenario else USUAL))]
+    run = {part: PARTS[part][1] for part in parts}
+    if chosen.scenario:
+        run["molecule"] = functools.partial(scenarios.run_chosen, names=dict.fromkeys(chosen.scenario))
     try:
-        with session(parts, places, report, os.environ) as current, cluster_programs(current, parts) as await_programs:
-            for part in parts:
+        with (
+            session([*run], places, report, os.environ) as current,
+            cluster_programs(current, [*run]) as await_programs,
+        ):
+            for part, tests in run.items():
                 if part in CLUSTER_PARTS:
                     await_programs()
-                PARTS[part][1](current)
+                tests(current)
     except CannotGoOn as problem:
         report.say(f"\n./test can't go on. {problem}\n")
         report.count_failure()

@@ -35,7 +35,7 @@ def make(cache: Path, log: Path) -> Path:
     command = directory / "usr" / "bin" / "python3"
     with locked(directory.with_name(directory.name + ".lock")):
         if not (directory / ".complete").is_file():
-            lacking = [packages.MMDEBSTRAP] if shutil.which(packages.MMDEBSTRAP.command) is None else []
+            lacking = [package for package in packages.MMDEBSTRAP if packages.command_of(package) is None]
             packages.install(lacking, log.with_suffix(".packages.log"))
             shutil.rmtree(directory, ignore_errors=True)
             directory.mkdir(parents=True)

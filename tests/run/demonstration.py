@@ -8,6 +8,7 @@ import json
 import shutil
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,9 @@ from .report import CannotGoOn
 from .setup import Session
 from .story.chapters import STORY
 from .story.page import Telling, Told, page
+from .story.plays import table
 from .story.plot import clock
-from .story.props import stands
+from .story.props import offer, stands
 from .story.scene import Scene
 from .story.steps import Step, StepFailed, Trouble, tell
 from .story.timeline import to_document
@@ -35,8 +37,8 @@ Look around:
   {page}
   tests/cluster/cluster kubectl --name demo get nodes -o wide
   tests/cluster/cluster ssh --name demo worker1
-  ansible-playbook -i {inventory} -e @{offer} playbooks/site.yml
-(ansible-playbook is in {tools}.) Tell it again: ./demo. Remove it all: ./demo --destroy"""
+{more}
+Tell it again: ./demo. Remove it all: ./demo --destroy"""
 
 
 def chapters(until: str = "") -> Story:
@@ -68,15 +70,17 @@ def up(session: Session, steps: Story) -> None:
         scene.before = _before(scene, home, fresh)
         loaded.result()
     tell_and_show(session, scene, steps, home / "report.html")
-    offer = Path("tests", "run", "story", "offer.yml")
-    session.report.say(
-        LOOK.format(
-            page=shown(home / "report.html", session.environ),
-            inventory=shown(inventory, session.environ),
-            offer=offer,
-            tools=session.tools.command("ansible-playbook").parent,
-        )
-    )
+    installed = steps[-1] is not STORY[-1]
+    more = _site_again(session, scene) if installed else "  ./demo --until hot-node (in the end all is still there)"
+    page_shown, inventory_shown = shown(home / "report.html", session.environ), shown(inventory, session.environ)
+    session.report.say(LOOK.format(page=page_shown, inventory=inventory_shown, more=more))
+
+
+def _site_again(session: Session, scene: Scene) -> str:
+    """How site.yml is run from the checkout so that it changes nothing: with all that the story told it."""
+    words = ["-i", shown(scene.inventory, session.environ), *offer(scene, Path())]
+    tools = shown(session.tools.command("ansible-playbook").parent, session.environ)
+    return f"  ansible-playbook {' '.join(words)} playbooks/site.yml\n(ansible-playbook is in {tools}.)"
 
 
 def down(session: Session) -> None:
@@ -138,8 +142,10 @@ def tell_and_show(session: Session, scene: Scene, steps: Story, target: Path) ->
         number = len(told)
         raise CannotGoOn(_why(session, failed, number, steps)) from None
     finally:
-        telling = Telling(TITLE, when, tuple(told), scene.series(), scene.events(), tuple(scene.texts.items()))
-        _write(target, telling)
+        texts = scene.texts | {"How long the playbooks took, play by play": table(scene.played)}
+        telling = Telling(TITLE, when, tuple(told), scene.series(), scene.events(), tuple(texts.items()))
+        times = {"set_up": session.report.set_up, "playbooks": [asdict(one) for one in scene.played]}
+        _write(target, telling, times)
         session.report.say(f"\nThe report: {shown(target, session.environ)}")
     session.report.say("\n" + "\n".join(f"  {clock(one.end - one.begin):>6}  {one.title}" for one in told))
 
@@ -155,10 +161,10 @@ def _why(session: Session, failed: Exception, number: int, steps: Story) -> str:
     )
 
 
-def _write(target: Path, telling: Telling) -> None:
+def _write(target: Path, telling: Telling, times: dict[str, Any]) -> None:
     """The page, and beside it the figures for programs; never half of them."""
-    figures = target.with_suffix(".json")
-    for path, text in ((target, page(telling)), (figures, json.dumps(to_document(telling.series)))):
+    document = {**times, "steps": [asdict(one) for one in telling.told], "series": to_document(telling.series)}
+    for path, text in ((target, page(telling)), (target.with_suffix(".json"), json.dumps(document))):
         partly = path.with_suffix(path.suffix + ".new")
         partly.write_text(text, encoding="utf-8")
         shutil.move(partly, path)

@@ -2,7 +2,7 @@
 # Apache-2.0 License (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """System packages: which part needs which, and apt-get for those that are missing.
 
-To add one, add a line to TABLE. A package counts as there when its command is found, however it came.
+To add one, add a line to TABLE. A package counts as there when its command or file is found, however it came.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """A Debian package and the command by which it is recognized."""
+    """A Debian package and the command by which it is recognized, or a file of it, by its whole path."""
 
     name: str
     command: str
@@ -30,11 +30,15 @@ class Package:
 
 
 GIT = Package("git", "git")
-MMDEBSTRAP = Package("mmdebstrap", "mmdebstrap")
+MMDEBSTRAP = (  # on Ubuntu Debian's keys are a package that nothing else brings, and mmdebstrap finds them by gpg
+    Package("mmdebstrap", "mmdebstrap"),
+    Package("debian-archive-keyring", "/usr/share/keyrings/debian-archive-keyring.gpg"),
+    Package("gpg", "gpg"),
+)
 CLUSTER = (  # what makes and runs VMs, node images and the network between them
     Package("qemu-system-x86", "qemu-system-x86_64"),
     Package("qemu-utils", "qemu-img"),
-    MMDEBSTRAP,
+    *MMDEBSTRAP,
     Package("iproute2", "ip"),
     Package("socat", "socat"),
     Package("e2fsprogs", "mkfs.ext4"),
@@ -49,6 +53,7 @@ TABLE: Mapping[str, Sequence[Package]] = {
     "unit": (GIT,),
     "contract": (GIT, *CLUSTER, BROWSER),
     "molecule": (GIT, *CLUSTER),
+    "long": (GIT, *CLUSTER),
     "demo": (GIT, *CLUSTER),
     "bench": (GIT, *CLUSTER),
 }
@@ -61,7 +66,9 @@ def missing(parts: Iterable[str], search_path: str | None = None) -> list[Packag
 
 
 def command_of(package: Package, search_path: str | None = None) -> str | None:
-    """Where its command is; None where this machine lacks it."""
+    """Where its command or file is; None where this machine lacks it."""
+    if package.command.startswith("/"):
+        return package.command if Path(package.command).exists() else None
     path = search_path if search_path is not None else os.environ.get("PATH", "") + ":" + SEARCH_PATH
     return shutil.which(package.command, path=path)
 

@@ -63,6 +63,7 @@ class Report:
         self._guard = threading.Lock()
         self._began = time.monotonic()
         self.count = Count()
+        self.set_up: list[tuple[str, float]] = []  # each step that was done, and its seconds
 
     def say(self, text: str) -> None:
         """A line of plain text."""
@@ -80,7 +81,8 @@ class Report:
             if not isinstance(error, GeneratorExit):
                 self._line("set-up", name, time.monotonic() - began, "FAILED")
             raise
-        self._line("set-up", name, time.monotonic() - began, ", ".join(notes))
+        self.set_up.append((name, time.monotonic() - began))
+        self._line("set-up", name, self.set_up[-1][1], ", ".join(notes))
 
     def ended(self, part: str, name: str, seconds: float, outcome: Outcome) -> None:
         """A step of a part ended: count it, and show the output of what failed."""

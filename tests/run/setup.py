@@ -17,7 +17,7 @@ from .process import end_all, run
 from .report import CannotGoOn, Report
 from .stage import Stage, staged
 
-CLUSTER_PARTS = ("contract", "molecule")
+CLUSTER_PARTS = ("contract", "molecule", "long")
 NEWEST_CORE_PARTS = ("sanity", "unit", "contract", "molecule")
 
 

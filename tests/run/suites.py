@@ -20,6 +20,7 @@ NO_TESTS = 5  # pytest's exit status
 
 IN_BROWSER = "tests/contract/report_page"
 SPREAD = ("-n", "2", "--dist", "worksteal")
+SPREAD_BY_FILE = ("-n", "2", "--dist", "loadfile")  # what the tests of a file share is made once
 WHERE_THE_CORE_COUNTS = {
     "unit": ("tests/unit/plugins", "tests/unit/artifact"),
     "contract": ("tests/contract/preflight",),
@@ -33,9 +34,9 @@ def run_unit(session: Session) -> None:
 
 
 def run_contract(session: Session) -> None:
-    """Tests against real processes; one at a time, since two cores are not many. Plays run with the newest too."""
+    """Tests against real processes, which mostly wait, so two files at a time. Plays run with the newest too."""
     browser = packages.command_of(packages.BROWSER)
-    run_suite(session, "contract", options=() if browser else (f"--ignore={IN_BROWSER}",))
+    run_suite(session, "contract", options=(*SPREAD_BY_FILE, *(() if browser else (f"--ignore={IN_BROWSER}",))))
     if not browser:
         outcome = Outcome(Count(skipped=1), f"{packages.BROWSER.name} can't be had here")
         session.report.ended("contract", "the demo's page in a browser", 0.0, outcome)

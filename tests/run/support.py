@@ -2,7 +2,7 @@
 # Apache-2.0 License (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """What is supported, from what the tests run: each scenario's cluster.yml and the locks say with which versions.
 
-A scenario counts when `./test` runs it, so one that waits (`molecule.yml.unproven`) makes nothing tested.
+A scenario of the part `long` is run when somebody asks for it, so it makes nothing tested.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 import yaml
 
 from ansible_collections.colocation.kubernetes.tests.cluster.colocation_cluster.spec import ClusterSpec, parse_node
-from ansible_collections.colocation.kubernetes.tests.run.scenarios import WITH_NEWEST_CORE
+from ansible_collections.colocation.kubernetes.tests.run.scenarios import LONG, WITH_NEWEST_CORE
 
 DEBIAN = {"bookworm": "12", "trixie": "13"}
 DEBIANS_CONTAINERD = {"bookworm": "1.6", "trixie": "1.7"}  # a release keeps its minor version
@@ -40,7 +40,7 @@ class Tested:
     containerds: tuple[str, ...]
     suites: tuple[str, ...]
     shapes: tuple[str, ...]
-    waits: bool  # ./test does not run it yet
+    asked_for: bool  # ./test does not run it by itself
 
 
 def scenarios(collection: Path) -> list[Tested]:
@@ -49,14 +49,13 @@ def scenarios(collection: Path) -> list[Tested]:
     found = []
     for file in sorted(collection.glob("molecule/*/cluster.yml")):
         name, options = file.parent.name, yaml.safe_load(file.read_text())["cluster_options"]
-        proven = file.with_name("molecule.yml")
-        settings = proven if proven.is_file() else file.with_name("molecule.yml.unproven")
+        about = _comment(file.with_name("molecule.yml").read_text())
         core = newest if name in WITH_NEWEST_CORE else oldest
-        found.append(_tested(name, _comment(settings.read_text()), core, options, settings != proven))
+        found.append(_tested(name, about, core, options))
     return found
 
 
-def _tested(name: str, about: str, core: str, options: Sequence[str], waits: bool) -> Tested:
+def _tested(name: str, about: str, core: str, options: Sequence[str]) -> Tested:
     pairs = list(zip(options[::2], options[1::2], strict=True))
     said = {option.lstrip("-"): value for option, value in pairs if option != "--node"}
     plain = ClusterSpec()
@@ -72,7 +71,7 @@ def _tested(name: str, about: str, core: str, options: Sequence[str], waits: boo
         tuple(sorted(containerds)),
         tuple(sorted(suites)),
         tuple(node.shape for node in nodes),
-        waits,
+        name in LONG,
     )
 
 
@@ -93,7 +92,7 @@ def _core(lock: Path) -> str:
 
 def table(found: Sequence[Tested]) -> str:
     """README's table: what was tested, and what is expected to work as well."""
-    run = [one for one in found if not one.waits]
+    run = [one for one in found if not one.asked_for]
     tested = {
         "ansible-core": _listed({one.core for one in run}),
         "Kubernetes": _listed({one.kubernetes for one in run}),
@@ -116,15 +115,14 @@ def page(found: Sequence[Tested], note: str) -> str:
         "*Tested* is what `./test` runs in VMs, each time, with the real programs: emulated x86-64 machines, kubelets",
         "that joined as kubeadm has them do it, one control plane. *Expected* was not run; tell us how it went.",
         "",
-        *_rows([one for one in found if not one.waits]),
+        *_rows([one for one in found if not one.asked_for]),
     ]
-    if waiting := [one for one in found if one.waits]:
+    if long := [one for one in found if one.asked_for]:
         lines += [
             "",
-            "These are not run each time yet (each has to pass three times first), so what they show is not called",
-            "tested:",
+            "`./test long` runs these, for which no change can wait, so nothing above counts them:",
             "",
-            *_rows(waiting),
+            *_rows(long),
         ]
     return "\n".join(lines) + "\n"
 

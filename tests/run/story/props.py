@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from pathlib import Path
 
 from . import workloads
 from .scene import Scene
@@ -18,9 +19,9 @@ ON_NODES = ("colocation", "doslab.io/")
 KINDS = "deploy,rs,pod,svc,endpointslice,pdb,secret,cm,sa,role,rolebinding,clusterrole,clusterrolebinding,lease,ns"
 
 
-def offer(scene: Scene) -> list[str]:
-    """What the playbooks are told, as options."""
-    here = scene.collection / "tests" / "run" / "story"
+def offer(scene: Scene, collection: Path | None = None) -> list[str]:
+    """What the playbooks are told, as options; the files are those of the stage, or of another collection."""
+    here = (scene.collection if collection is None else collection) / "tests" / "run" / "story"
     files = ["offer.yml", *(["offer-gpu.yml"] if knows_gpus(scene) else [])]
     return [word for name in files for word in ("-e", f"@{here / name}")]
 

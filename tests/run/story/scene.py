@@ -21,7 +21,7 @@ from ..process import child
 from ..setup import Session
 from .api import Api
 from .page import Happened
-from .plays import Progress, why
+from .plays import Played, Progress, timed, why
 from .plot import clock
 from .readings import Values
 from .steps import Trouble
@@ -45,6 +45,7 @@ class Scene:
         self.texts: dict[str, str] = {}  # what programs printed that belongs on the page, by title
         self.began = time.time()  # by the clock on the wall, as the API's stamps are
         self.recap: list[str] = []  # of the last playbook
+        self.played: list[Played] = []
         self.before: dict[str, list[str]] = {}  # what stood on each node before the first run
         self.collection = session.stage.collection
         self.facts: dict[str, Any] = {}  # what one step leaves for the next
@@ -167,7 +168,7 @@ class Scene:
         ]  # fmt: skip
         log = self.logs / f"{len(list(self.logs.glob('play-*'))) + 1:02}-{book}.log".replace("/", "-")
         log = log.with_name(f"play-{log.name}")
-        begin, progress = self.now(), Progress()
+        begin, progress, heard = self.now(), Progress(), list[tuple[str, float]]()
         reading, writing = os.pipe()
         with os.fdopen(reading, "rb") as stream, log.open("wb") as kept:
             try:
@@ -178,6 +179,7 @@ class Scene:
                         kept.write(line)
                         kept.flush()
                         for phrase in progress.line(line.decode(errors="replace")):
+                            heard.append((phrase, self.now()))
                             self.say(f"      {clock(self.now() - begin)}  {phrase}")
                     status = process.wait()
             finally:
@@ -187,6 +189,7 @@ class Scene:
         if status != 0:
             told = "\n".join(why(log.read_text(errors="replace")))
             raise Trouble(f"playbooks/{book} ended with {status} at the task {progress.task!r}\n{told}\nlog: {log}")
+        self.played.append(timed(book, begin, heard, self.now(), progress.changed))
 
     # -- the API ------------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -28,10 +29,25 @@ def test_help_changes_nothing(name: str, tmp_path: Path) -> None:
     assert not (tmp_path / "cache").exists()
 
 
+@pytest.mark.parametrize("name", ["test", "demo", "bench"])
+def test_nothing_but_python_is_needed(name: str, tmp_path: Path) -> None:
+    """A fresh machine's python3 has no packages; -I and -S take away those of this one."""
+    command = [sys.executable, "-I", "-S", "-B", str(COLLECTION / "tests" / "run"), name, "--help"]
+    answer = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (answer.returncode, answer.stderr) == (0, "")
+
+
 def test_an_unknown_part_is_answered_with_the_parts_in_their_order(tmp_path: Path) -> None:
     answer = call(tmp_path, "test", "lint", "untit")
     assert answer.returncode == 2
     assert f"there is no part untit; parts: {', '.join(PARTS)}" in answer.stderr
+    assert not (tmp_path / "cache").exists()
+
+
+def test_an_unknown_scenario_is_answered_with_those_there_are(tmp_path: Path) -> None:
+    answer = call(tmp_path, "test", "--scenario", "memory", "--scenario", "memroy")
+    assert answer.returncode == 2
+    assert "there is no scenario memroy; scenarios: agents, cri_proxy," in answer.stderr
     assert not (tmp_path / "cache").exists()
 
 

@@ -104,11 +104,32 @@ def test_a_command_that_fails_on_a_node_is_not_tried_again(tmp_path: Path) -> No
     assert runs.read_text() == "\n"
 
 
-def tell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, act: Callable[[Scene], None]) -> None:
+@pytest.mark.parametrize("gpus", [True, False])
+def test_the_command_that_is_told_in_the_end_has_all_that_is_in_force(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gpus: bool
+) -> None:
+    """Without the GPUs' file site.yml would take the GPUs away again."""
+    put_tool(tmp_path, "exit 0")
+    for name in ("stands_already", "tell_and_show", "_load_images", "_before"):
+        monkeypatch.setattr(demonstration, name, lambda *_arguments: {})
+    if gpus:
+        double = tmp_path / "files" / "agents" / "colocation" / "device_plugin" / "gpu_file_double.py"
+        double.parent.mkdir(parents=True)
+        double.touch()
+    current = session(tmp_path)
+    demonstration.up(current, demonstration.chapters("hot-node"))
+    files = [f"-e @tests/run/story/{name}" for name in ("offer.yml", "offer-gpu.yml")[: 1 + gpus]]
+    told = current.out.getvalue()
+    assert f"  ansible-playbook -i ~/demo/inventory.yml {' '.join(files)} playbooks/site.yml\n" in told
+    demonstration.up(current, demonstration.chapters())
+    assert "ansible-playbook" not in current.out.getvalue()[len(told) :]  # nothing is in force any more
+
+
+def tell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, act: Callable[[Scene], None], current: Any = None) -> None:
     """Tell a story of two steps; the first works, the second does `act` and waits for what never comes."""
     monkeypatch.setattr(Scene, "with_api", lambda _self: contextlib.nullcontext())
     monkeypatch.setattr(demonstration, "watching", lambda _scene: contextlib.nullcontext())
-    current = session(tmp_path)
+    current = current or session(tmp_path)
     steps: tuple[Step[Scene], ...] = (
         Step("one", "One", "", act=lambda s: s.record({Key("blocks", "worker1", "offered"): 7})),
         Step("two", "Two", "", act=act, until=Wait("the moon", lambda _s: Look(False, "no moon"), 0)),
@@ -126,7 +147,25 @@ def test_a_story_that_fails_says_what_was_expected_and_seen_and_is_shown(
     page = (tmp_path / "report.html").read_text()
     assert "It failed in step 2, Two" in page
     assert "worker1, offered" in page
-    assert json.loads((tmp_path / "report.json").read_text())[0]["samples"][0][1] == 7
+    figures = json.loads((tmp_path / "report.json").read_text())
+    assert figures["series"][0]["samples"][0][1] == 7
+    assert [step["outcome"] for step in figures["steps"]] == ["done", "failed"]
+
+
+def test_the_times_of_playbooks_and_of_setting_up_are_on_the_page_and_for_programs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = ("PLAY [Prepare the nodes] ****", "PLAY RECAP ****", "w : ok=3 changed=2 unreachable=0 failed=0 skipped=0")
+    current = session(tmp_path, "\n".join(f"echo '{line}'" for line in lines))
+    with current.report.setting_up("an inventory"):
+        pass
+    with pytest.raises(CannotGoOn):
+        tell(tmp_path, monkeypatch, lambda scene: scene.play("site.yml"), current)
+    figures = json.loads((tmp_path / "report.json").read_text())
+    assert [name for name, _seconds in figures["set_up"]] == ["an inventory"]
+    (played,) = figures["playbooks"]
+    assert (played["book"], played["changed"], played["plays"][0][0]) == ("site.yml", 2, "Prepare the nodes")
+    assert "site.yml, 2 changed" in (tmp_path / "report.html").read_text()
 
 
 def test_a_story_that_is_interrupted_is_shown_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,15 +27,15 @@ def test_old_missing_and_left_over_pages_are_named_and_written_anew(tmp_path: Pa
 
 @pytest.fixture
 def collection(tmp_path: Path) -> Path:
-    """One scenario that is run, and one that waits."""
-    for name, file, options in (
-        ("agents", "molecule.yml", '[--containerd, "2.3", --node, plain, --node, "plain,suite=bookworm"]'),
-        ("later", "molecule.yml.unproven", '[--node, dhyana, --kubernetes, "1.34"]'),
+    """One scenario that is always run, and one that is asked for."""
+    for name, options in (
+        ("agents", '[--containerd, "2.3", --node, plain, --node, "plain,suite=bookworm"]'),
+        ("upgrade", '[--node, dhyana, --kubernetes, "1.34"]'),
     ):
         folder = tmp_path / "molecule" / name
         folder.mkdir(parents=True)
         (folder / "cluster.yml").write_text(f"cluster_options: {options}\n")
-        (folder / file).write_text(f"---\n# It shows\n# {name}.\n")
+        (folder / "molecule.yml").write_text(f"---\n# It shows\n# {name}.\n")
     (tmp_path / "tests").mkdir()
     for name, version in (("requirements", "2.19.14"), ("newest-core", "2.21.5")):
         (tmp_path / "tests" / f"{name}.lock").write_text(f"ansible-core=={version} \\\n")
@@ -43,18 +43,19 @@ def collection(tmp_path: Path) -> Path:
 
 
 def test_a_scenario_tells_what_it_runs_with(collection: Path) -> None:
-    agents, later = support.scenarios(collection)
+    agents, upgrade = support.scenarios(collection)
     assert (agents.about, agents.core, agents.kubernetes) == ("It shows agents.", "2.19", "1.36")
     assert (agents.containerds, agents.suites) == (("2.3",), ("bookworm", "trixie"))
-    assert (later.waits, later.kubernetes, later.containerds, later.shapes) == (True, "1.34", ("1.7",), ("dhyana",))
+    assert (upgrade.asked_for, upgrade.kubernetes, upgrade.containerds) == (True, "1.34", ("1.7",))
+    assert upgrade.shapes == ("dhyana",)
 
 
-def test_only_what_is_run_is_called_tested(collection: Path) -> None:
+def test_only_what_is_always_run_is_called_tested(collection: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = support.table(support.scenarios(collection))
     assert "| Kubernetes | 1.36 |" in table
     assert "| containerd | 2.3 |" in table
     assert "| nodes | Debian 12, 13 |" in table
-    (collection / "molecule/later/molecule.yml.unproven").rename(collection / "molecule/later/molecule.yml")
+    monkeypatch.setattr(support, "LONG", ())
     table = support.table(support.scenarios(collection))
     assert "| Kubernetes | 1.34, 1.36 |" in table
     assert "| containerd | 1.7, 2.3 |" in table

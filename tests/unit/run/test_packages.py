@@ -37,6 +37,19 @@ def test_a_package_is_missing_where_its_command_is(tmp_path: Path) -> None:
     assert packages.missing(["lint"], str(tmp_path)) == []
 
 
+def test_a_package_without_a_command_is_missing_where_its_file_is(tmp_path: Path) -> None:
+    keys = packages.Package("keys", str(tmp_path / "keys.gpg"))
+    assert packages.command_of(keys) is None
+    (tmp_path / "keys.gpg").touch()
+    assert packages.command_of(keys) == keys.command
+
+
+@pytest.mark.parametrize("part", ["demo", "contract", "molecule", "bench"])
+def test_who_makes_a_debian_has_debians_keys(part: str) -> None:
+    names = {package.name for package in packages.TABLE[part]}
+    assert names >= {"mmdebstrap", "debian-archive-keyring", "gpg"}
+
+
 def test_each_missing_package_is_named_once(tmp_path: Path) -> None:
     names = [package.name for package in packages.missing(["contract", "molecule", "demo"], str(tmp_path))]
     assert len(names) == len(set(names))

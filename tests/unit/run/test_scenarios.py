@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import threading
 from pathlib import Path
@@ -12,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given, strategies
 
 from ansible_collections.colocation.kubernetes.tests.run import scenarios
@@ -72,6 +74,23 @@ def test_two_run_at_once_the_longest_first(session: SessionDouble) -> None:
     assert session.report.count.passed == 3
 
 
+def test_long_ones_run_when_they_are_asked_for(session: SessionDouble, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scenarios, "LONG", ("other",))
+    session.meeting = threading.Barrier(1)
+    for run, names in (
+        (scenarios.run, ["molecule-agents-2.19", "molecule-healthy-2.21"]),
+        (scenarios.run_long, ["molecule-other-2.19"]),
+        (functools.partial(scenarios.run_chosen, names=["healthy"]), ["molecule-healthy-2.21"]),
+    ):
+        session.begun.clear()
+        run(session)  # type: ignore[arg-type]
+        assert sorted(session.begun) == names
+
+
+def test_every_long_one_is_there() -> None:
+    assert set(scenarios.known(COLLECTION)) > set(scenarios.LONG)
+
+
 def test_one_that_fails_is_counted_and_the_others_run(session: SessionDouble) -> None:
     session.failing = ("healthy",)
     scenarios.run(session)  # type: ignore[arg-type]
@@ -112,6 +131,8 @@ def test_vms_by_cores_and_memory(cores: int, memory: int, vms: int) -> None:
 
 
 def test_every_scenario_says_how_many_vms_it_makes() -> None:
-    places = [file.parent for file in COLLECTION.glob("molecule/*/cluster.yml")]
-    assert len(places) > 5
-    assert all(1 <= scenarios.vms(place) <= 3 for place in places)
+    files = list(COLLECTION.glob("molecule/*/cluster.yml"))
+    assert len(files) > 5
+    listed = {file.parent.name: yaml.safe_load(file.read_text())["cluster_options"].count("--node") for file in files}
+    assert listed == {file.parent.name: scenarios.vms(file.parent) for file in files}
+    assert all(1 <= vms <= 3 for vms in listed.values())

@@ -29,13 +29,13 @@ def contract(monkeypatch: pytest.MonkeyPatch, browser: str | None) -> tuple[list
 
 def test_the_page_is_tried_where_there_is_a_browser(monkeypatch: pytest.MonkeyPatch) -> None:
     ran, report, said = contract(monkeypatch, "/usr/bin/it")
-    assert ran == [(), ()]
+    assert ran == [suites.SPREAD_BY_FILE, ()]
     assert (report.count, said) == (Count(), "")
 
 
 def test_where_there_is_none_that_is_counted_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
     ran, report, said = contract(monkeypatch, None)
-    assert ran == [(f"--ignore={suites.IN_BROWSER}",), ()]
+    assert ran == [(*suites.SPREAD_BY_FILE, f"--ignore={suites.IN_BROWSER}"), ()]
     assert report.count == Count(skipped=1)
     assert "can't be had here" in said
 

@@ -23,8 +23,8 @@ from colocation.device_plugin.memory_snapshot import MemorySnapshot, Zone
 from colocation.scheduler.explain import explain, to_table
 
 GIB = 1 << 30
-ZONES = (Zone(0, 2 * GIB, GIB, GIB, GIB, 0, 0, 12, 6), Zone(1, 2 * GIB, 2 * GIB, GIB // 2, 0, 0, 0, 30, 0))
-SNAPSHOT = MemorySnapshot(0, 0, 64 << 20, 4 * GIB, 3 * GIB, 0, 0, 42, 6, ZONES, ())
+ZONES = (Zone(0, 2 * GIB, GIB, GIB, GIB, 0, 0, 12, 6, 12), Zone(1, 2 * GIB, 2 * GIB, GIB // 2, 0, 0, 0, 30, 0, 30))
+SNAPSHOT = MemorySnapshot(0, 0, 64 << 20, 4 * GIB, 3 * GIB, 0, 0, 42, 6, 42, ZONES, ())
 
 
 def test_online_use_is_in_the_metrics() -> None:

@@ -4,7 +4,13 @@
 
 from __future__ import annotations
 
-from ansible_collections.colocation.kubernetes.tests.run.story.plays import Progress, why
+from ansible_collections.colocation.kubernetes.tests.run.story.plays import (
+    Played,
+    Progress,
+    table,
+    timed,
+    why,
+)
 
 OUTPUT = """
 PLAY [Prepare the nodes] *******************************************************
@@ -34,6 +40,7 @@ def test_each_play_is_said_once_though_batches_repeat_it() -> None:
     ]
     assert progress.task == "node_prep : Look at the swap"
     assert progress.tasks == 2
+    assert progress.changed == 6
     assert progress.recap == ["worker1: 32 ok, 6 changed, 2 failed", "worker2: 30 ok, 0 changed, 0 failed"]
 
 
@@ -43,3 +50,14 @@ def test_what_failed_is_shown_from_its_first_line_on() -> None:
 
 def test_a_failure_without_a_fatal_line_shows_the_end() -> None:
     assert why("a\n\nb\nc\n", 2) == ["b", "c"]
+
+
+def test_the_time_of_each_play_lasts_until_the_next() -> None:
+    played = timed("site.yml", 100.0, [("Look", 104.0), ("Prepare", 130.0)], 250.0, 7)
+    assert played == Played("site.yml", 150.0, (("Look", 26.0), ("Prepare", 120.0)), 7)
+    assert table([played]).splitlines() == [
+        "  2:30  site.yml, 7 changed",
+        "          0:26  Look",
+        "          2:00  Prepare",
+    ]
+    assert timed("x.yml", 0.0, [], 1.0, 0).plays == ()
