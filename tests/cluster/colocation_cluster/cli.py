@@ -257,9 +257,12 @@ def _reboot(options: argparse.Namespace, cluster: Cluster) -> None:
     cluster.reboot(options.node)
 
 
-def _drill(options: argparse.Namespace, cluster: Cluster) -> None:
+def _drill(options: argparse.Namespace, cluster: Cluster) -> int:
     count = drill(cluster, options.seed, options.seconds, options.selector, options.namespace)
-    print(f"{count.struck} blows, {count.missed} that did not reach their place, {count.deleted} pods deleted")
+    print("\n".join([*count.lines(), f"{count.deleted} pods deleted"]))
+    if problems := count.failures():
+        print("\n".join(f"cluster: {problem}" for problem in problems), file=sys.stderr)
+    return int(bool(problems))
 
 
 def _log(options: argparse.Namespace, cluster: Cluster) -> None:

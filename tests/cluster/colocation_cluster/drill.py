@@ -3,8 +3,9 @@
 """A fault drill: random blows on a cluster while its pods come and go.
 
 The plan is made of a seed before anything is struck, so a drill can be had again. A node suffers one blow at a time,
-nodes suffer at the same time. Blows that a node does not get over by itself come last and once for each node: what
-brings them back (`repair.yml`) is what comes after the drill.
+nodes suffer at the same time, and begin at different kinds, so that a short drill has as many kinds as it can. Blows
+that a node does not get over by itself come last and once for each node: what brings them back (`repair.yml`) is what
+comes after the drill.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ import random
 import signal
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from .cluster import Cluster
 from .say import ClusterError
@@ -23,17 +26,23 @@ from .say import ClusterError
 CONTROL_PLANE = "control plane"
 BETWEEN = (3.0, 15.0)  # seconds from the end of a blow to the next in the same place
 CHURN_SECONDS = 3.0
+PATIENCE = 90.0  # what is to be killed may be starting, after the blow before this one
+AGAIN_SECONDS = 1.0
 Strike = Callable[[Cluster, str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Blow:
-    """What happens to a place; `lasts` names the seconds, at the least and at the most, until it is taken back."""
+    """What happens to a place; `lasts` names the seconds, at the least and at the most, until it is taken back.
+
+    To `relieve` is to take it back, or to see that the place got over it, for which the plan leaves `needs` seconds.
+    """
 
     name: str
     strike: Strike
     relieve: Strike | None = None
     lasts: tuple[float, float] = (0.0, 0.0)
+    needs: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -76,11 +85,13 @@ def _start_api_server(cluster: Cluster, _place: str) -> None:
 
 
 def _kill(unit: str) -> Strike:
-    """Without a unit there is nothing to kill; a part that is off is no failure of the drill."""
-    return _on_node(f"! systemctl -q is-active {unit} || systemctl kill --signal=KILL {unit}")
+    """The unit's own process; in containerd's group there are also the shims, and with them all pods."""
+    return _on_node(f"systemctl -q is-active {unit} && systemctl kill --kill-whom=main --signal=KILL {unit}")
 
 
-FILL = "fallocate -l $(($(df --output=avail -B1 / | tail -n 1) - 4096)) /var/tmp/drill || true"
+# All that is free, also what is kept for root: the kubelet, containerd and the agents are root. It is full when root
+# can't write a letter.
+FILL = "fallocate -l $(($(stat -f -c '%f*%S' /))) /var/tmp/drill.$$; ! echo full > /var/tmp/drill.letter.$$"
 
 PASSING = {
     blow.name: blow
@@ -89,8 +100,8 @@ PASSING = {
         Blow("the CRI proxy is killed", _kill("cri-resource-manager.service")),
         Blow("the kubelet is killed", _kill("kubelet.service")),
         Blow("containerd is killed", _kill("containerd.service")),
-        Blow("the machine is reset", _reset),
-        Blow("the disk is full", _on_node(FILL), _on_node("rm -f /var/tmp/drill"), (5.0, 20.0)),
+        Blow("the machine is reset", _reset, _on_node("true"), needs=50.0),
+        Blow("the disk is full", _on_node(FILL), _on_node("rm -f /var/tmp/drill.*"), (5.0, 20.0)),
         Blow("the network is cut", _link("down"), _link("up"), (5.0, 40.0)),
     )
 }
@@ -111,23 +122,28 @@ BLOWS = {**PASSING, ON_CONTROL_PLANE.name: ON_CONTROL_PLANE, **LASTING}
 def plan(seed: int, seconds: float, nodes: tuple[str, ...]) -> list[Planned]:
     """What happens when, and where; all that is taken back is taken back before the end."""
     dice = random.Random(seed)
-    planned = [each for place in (*nodes, CONTROL_PLANE) for each in _of_place(dice, place, seconds)]
+    kinds = dice.sample(sorted(PASSING), len(PASSING))
+    planned = list(_of_place(dice, CONTROL_PLANE, seconds, [ON_CONTROL_PLANE.name]))
+    for index, node in enumerate(nodes):
+        begin = index * len(kinds) // len(nodes)
+        planned += _of_place(dice, node, seconds, kinds[begin:] + kinds[:begin])
     last = dice.sample(sorted(LASTING), len(LASTING))
     planned += [Planned(seconds, node, last[index % len(last)], 0.0) for index, node in enumerate(nodes)]
     return sorted(planned)
 
 
-def _of_place(dice: random.Random, place: str, seconds: float) -> Iterator[Planned]:
+def _of_place(dice: random.Random, place: str, seconds: float, kinds: list[str]) -> Iterator[Planned]:
+    """Every kind once before one comes again, in the order of `kinds` at first."""
     at = dice.uniform(*BETWEEN)
-    left: list[str] = []
+    left: list[str] = kinds[::-1]
     while True:
-        left = left or dice.sample(sorted(PASSING), len(PASSING))  # every kind once before one comes again
-        blow = ON_CONTROL_PLANE if place == CONTROL_PLANE else PASSING[left.pop()]
+        left = left or dice.sample(kinds, len(kinds))
+        blow = BLOWS[left.pop()]
         lasting = dice.uniform(*blow.lasts)
-        if at + lasting >= seconds:
+        if at + lasting + blow.needs >= seconds:
             return
         yield Planned(at, place, blow.name, lasting)
-        at += lasting + dice.uniform(*BETWEEN)
+        at += lasting + blow.needs + dice.uniform(*BETWEEN)
 
 
 def _tell(line: str) -> None:
@@ -136,22 +152,33 @@ def _tell(line: str) -> None:
 
 @dataclass(slots=True)
 class Count:
-    """What came of the plan."""
+    """What came of the plan, by kind of blow."""
 
-    struck: int = 0
-    missed: int = 0  # the place did not answer, as after a reset
+    planned: Counter[str] = field(default_factory=Counter)
+    struck: Counter[str] = field(default_factory=Counter)
     deleted: int = 0
+    errors: list[str] = field(default_factory=list)  # what ended a place's blows, or the churn, too early
+
+    def lines(self) -> list[str]:
+        """How many of each kind reached their place."""
+        return [f"{self.struck[kind]} of {self.planned[kind]}: {kind}" for kind in sorted(self.planned)]
+
+    def failures(self) -> list[str]:
+        """Why this drill says less than it was to say."""
+        never = [kind for kind in sorted(self.planned) if not self.struck[kind]]
+        return [*self.errors, *(f"not struck once: {kind}" for kind in never)]
 
 
 def drill(cluster: Cluster, seed: int, seconds: float, selector: str, namespace: str) -> Count:
     """Strike by the plan, each place in a thread of its own, and delete a pod of `selector` every few seconds."""
-    count, over = Count(), threading.Event()
+    over = threading.Event()
     planned = plan(seed, seconds, cluster.spec.names())
+    count = Count(Counter(each.blow for each in planned))
     began = time.monotonic()
     places = sorted({each.place for each in planned})
     each_place = [[each for each in planned if each.place == place] for place in places]
-    threads = [threading.Thread(target=_suffer, args=(cluster, blows, began, count)) for blows in each_place]
-    churn = threading.Thread(target=_churn, args=(cluster, random.Random(seed), selector, namespace, over, count))
+    threads = [_thread(count, _suffer, cluster, blows, began, count) for blows in each_place]
+    churn = _thread(count, _churn, cluster, random.Random(seed), selector, namespace, over, count)
     for thread in (*threads, churn):
         thread.start()
     for thread in threads:
@@ -161,25 +188,36 @@ def drill(cluster: Cluster, seed: int, seconds: float, selector: str, namespace:
     return count
 
 
+def _thread(count: Count, target: Callable[..., None], *arguments: Any) -> threading.Thread:
+    """A thread whose error is one of the drill."""
+
+    def guarded() -> None:
+        try:
+            target(*arguments)
+        except Exception as error:
+            count.errors.append(f"{type(error).__name__}: {error}")
+            _tell(f"no further here: {count.errors[-1]}")
+
+    return threading.Thread(target=guarded)
+
+
 def _suffer(cluster: Cluster, planned: list[Planned], began: float, count: Count) -> None:
-    """The blows of one place. A blow that can't be struck is told and counted; one that can't be taken back is tried
-    until it is, for the next ones would say nothing.
+    """The blows of one place. A blow that can't be struck is told and counted; one that can't be taken back, or is not
+    got over, ends them, for the next ones would say nothing.
     """
     for each in planned:
         time.sleep(max(0.0, began + each.at - time.monotonic()))  # the plan's pace, not a wait for anything
         blow = BLOWS[each.blow]
         told = f"{time.monotonic() - began:6.1f} s  {each.place}: {blow.name}"
         try:
-            if each.blow in LASTING:
-                _surely(blow.strike, cluster, each.place)
-            else:
-                blow.strike(cluster, each.place)
+            _surely(blow.strike, cluster, each.place, 300.0 if each.blow in LASTING else PATIENCE)
         except ClusterError as error:
-            count.missed += 1
             _tell(f"{told}: not struck: {str(error).splitlines()[0]}")
+            if blow.relieve:
+                _surely(blow.relieve, cluster, each.place)  # it may have been done by half
             continue
-        count.struck += 1
-        _tell(told + (f" for {each.lasting:.0f} s" if blow.relieve else ""))
+        count.struck[each.blow] += 1
+        _tell(told + (f" for {each.lasting:.0f} s" if each.lasting else ""))
         if blow.relieve:
             time.sleep(each.lasting)  # that is how long the blow lasts
             _surely(blow.relieve, cluster, each.place)
@@ -194,7 +232,7 @@ def _surely(strike: Strike, cluster: Cluster, place: str, limit: float = 300.0) 
         except ClusterError:
             if time.monotonic() > ends:
                 raise
-            time.sleep(1.0)
+            time.sleep(AGAIN_SECONDS)
 
 
 def _churn(
