@@ -169,22 +169,25 @@ def test_each_node_climbs_as_far_as_it_has_to(site: Site) -> None:
 
 
 def test_no_node_is_joined_again_after_one_that_did_not_come_back(site: Site) -> None:
-    site.node("a_refused", "kubelet-identity-lost", breaks=["rejoin"])
-    site.hosts["a_refused"]["rejoin_outcome"] = "planned"  # as the role leaves it: nothing was done to this one
+    # The role leaves what it came to, and nothing where it refuses at its door. Nothing was done to these three.
+    for name, outcome in (("a_refused", ""), ("a_seen", "planned"), ("a_undone", "undone")):
+        site.node(name, "kubelet-identity-lost", breaks=["rejoin"])
+        site.hosts[name] |= {"rejoin_outcome": outcome} if outcome else {}
     site.node("b_well", "kubelet-identity-lost", heals=IDENTITY)
     site.node("c_ill", "kubelet-identity-lost", heals={"rejoin": []})
+    site.hosts["c_ill"]["rejoin_outcome"] = "failed"
     site.node("d_next", "kubelet-identity-lost", heals=IDENTITY)
     site.node("e_last", "kubelet-identity-lost", heals=IDENTITY)
     foretold = site.run("repair", "--check")
     assert all(foretold.of(name).endswith("would do: rejoin") for name in site.hosts)
-    assert [site.log(name) for name in site.hosts] == [["rejoin check"]] * 5
+    assert [site.log(name) for name in site.hosts] == [["rejoin check"]] * 7
     run = site.run("repair")
     assert run.status != 0
-    assert [site.log(name) for name in site.hosts] == [["rejoin"], ["rejoin"], ["rejoin"], [], []]
+    assert [site.log(name) for name in site.hosts] == [["rejoin"]] * 5 + [[], []]
     assert "done: rejoin now healthy" in run.of("b_well")
     for name in ("d_next", "e_last"):
         assert "done: nothing failed: it was not joined again, because c_ill did not come back left:" in run.of(name)
-    assert "Not well, or not looked at: a_refused, c_ill, d_next, e_last;" in run.output
+    assert "Not well, or not looked at: a_refused, a_seen, a_undone, c_ill, d_next, e_last;" in run.output
 
 
 def test_the_climb_is_bounded(site: Site) -> None:

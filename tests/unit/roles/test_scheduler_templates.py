@@ -238,6 +238,7 @@ def test_only_where_no_other_score_counts_the_favourite_is_answered_alone(said: 
             "Say it with scheduler_profiles, scheduler_extender_port.",
         ),
         ({"scheduler_extender_config": {"prometheusApiAddr": "http://p:9090"}}, "Say it with scheduler_prometheus."),
+        ({"scheduler_extender_config": {"status": {"port": 9}}}, "status.port, which not only"),
     ],
 )
 def test_what_does_not_fit_is_told(said: dict[str, Any], why: str) -> None:

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -47,6 +47,7 @@ class FakeKubelet(ThreadingHTTPServer):
         self.cpu, self.stamp = 100.0, 1_000_000
         self.status = 200
         self.tokens: list[str] = []
+        self.certificates: list[bool] = []
         self.shows(certificate)
         threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
 
@@ -71,6 +72,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self.server.tokens.append(self.headers.get("Authorization", ""))
+        self.server.certificates.append(bool(cast(ssl.SSLSocket, self.connection).getpeercert(binary_form=True)))
         self.send_response(self.server.status if self.path == "/metrics/resource" else 404)
         self.end_headers()
         self.wfile.write(TEXT.format(cpu=self.server.cpu, stamp=self.server.stamp).encode())
@@ -97,8 +99,12 @@ def kubelet(strangers: list[Path]) -> Iterator[FakeKubelet]:
     made.server_close()
 
 
-def source(authority: Authority, policy: str = "pin", pods: bool = False, seconds: float = 60.0) -> KubeletSource:
-    access = Access("127.0.0.1", 1, Material(str(authority.certificate)), token=Material(content="secret"))
+def source(
+    authority: Authority, policy: str = "pin", pods: bool = False, seconds: float = 60.0, mine: str = ""
+) -> KubeletSource:
+    ours = Material(mine)
+    token = Material(content="secret")
+    access = Access("127.0.0.1", 1, Material(str(authority.certificate)), certificate=ours, key=ours, token=token)
     settings = load(Kubelets, f"{{certificates: {policy}, timeout_seconds: 20}}", "kubelets")
     return KubeletSource(lambda: access, settings, seconds, pods)
 
@@ -187,6 +193,19 @@ def test_the_token_of_the_account_is_shown_and_given_up_when_nobody_takes_it(
     kubelet.status = 200
     made.sample(nodes(kubelet))
     assert kubelet.tokens == ["Bearer short-0", "Bearer short-0", "Bearer short-1"]
+
+
+def test_beside_the_token_of_the_account_no_certificate_of_ours_is_shown(
+    authority: Authority, kubelet: FakeKubelet
+) -> None:
+    mine = authority.issue("scheduler")
+    kubelet.context.load_verify_locations(authority.certificate)
+    kubelet.context.verify_mode = ssl.CERT_OPTIONAL
+    made = source(authority, mine=str(mine))
+    made.sample(nodes(kubelet))
+    made._account = AccountDouble()
+    made.sample(nodes(kubelet))
+    assert kubelet.certificates == [True, False]
 
 
 def test_verify_gives_the_token_only_to_who_is_signed(
