@@ -279,7 +279,9 @@ def test_alerts_come_when_they_should(tmp_path: Path) -> None:
     }
     assert not fires(tmp_path, "ColocationPlacedWithoutExtender", one_is_asked)
     never_was_one = {f'up{{{instance},job="colocation-agents"}}': "0+0x60"}
-    assert not fires(tmp_path, "ColocationAgentGone", never_was_one)
+    a_pod_that_was_replaced = {f'up{{{instance},job="colocation-scheduler"}}': "1+0x30 0+0x30"}
+    for series in (never_was_one, a_pod_that_was_replaced):
+        assert not fires(tmp_path, "ColocationAgentGone", series)
     nobody_ever_came = {f"colocation_cri_policy_active{{{instance}}}": "1+0x60"}
     assert fires(tmp_path, "ColocationProxyBypassed", nobody_ever_came)
 
