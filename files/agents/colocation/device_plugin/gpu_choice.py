@@ -4,8 +4,9 @@
 
 One request stays on one GPU: the one that is wished for if it has room, else the one with the least room that suffices,
 so that large rooms stay for large requests. For what may be an init container that is room for its whole pod, whatever
-is wished; units that the container must have (those of its pod's init container) name the GPU. Several GPUs only where
-that is allowed and one does not do: then as few as can be, of as few NUMA nodes.
+is wished; pods that fit nowhere do not count there, for they can't be helped. Units that the container must have (those
+of its pod's init container) name the GPU. Several GPUs only where that is allowed and one does not do: then as few as
+can be, of as few NUMA nodes.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class Request:
     size: int
     must: tuple[str, ...] = ()  # devices that it gets in any case
     wishes: tuple[str, ...] = ()  # UUIDs of GPUs that an upper scheduler chose, the first one first
-    peak: int = 0  # units that its whole pod may want of the same GPU
+    peaks: tuple[int, ...] = ()  # units that its whole pod wants of the same GPU, for each pod that it may be of
     several: bool = False  # it may have units of more than one GPU
 
 
@@ -63,17 +64,16 @@ def _order(rooms: Mapping[Gpu, int], bound: Sequence[Gpu], missing: int, request
         return list(bound) if len(bound) == 1 and rooms[bound[0]] >= missing else []
     enough = [gpu for gpu, room in rooms.items() if room >= missing and (not bound or gpu in bound)]
     if enough:
-        return [min(enough, key=lambda gpu: _fit(gpu, rooms[gpu], missing, request))]
+        most = max(rooms[gpu] for gpu in enough)
+        peak = max((one for one in request.peaks if one <= most), default=0)
+        return [min(enough, key=lambda gpu: _fit(gpu, rooms[gpu], peak, request.wishes))]
     return _spread(rooms, bound, missing) if request.several else []
 
 
-def _fit(gpu: Gpu, room: int, missing: int, request: Request) -> tuple[bool, int, int, str]:
-    """Where the whole pod has room: wishes first, then the tightest. If that is nowhere, the largest room: it may be a
-    smaller pod."""
-    wishes = request.wishes
+def _fit(gpu: Gpu, room: int, peak: int, wishes: Sequence[str]) -> tuple[bool, int, int, str]:
+    """Where the whole pod has room: wishes first, then the tightest."""
     rank = wishes.index(gpu.uuid) if gpu.uuid in wishes else len(wishes)
-    short = room < max(request.peak, missing)
-    return short, -room if short else rank, room, gpu.code
+    return room < peak, rank, room, gpu.code
 
 
 def _spread(rooms: Mapping[Gpu, int], bound: Sequence[Gpu], missing: int) -> list[Gpu]:

@@ -128,8 +128,8 @@ class GpuSource(Source):
             self._tell_too_large(found, never)
             raise Refused(never)
         wishes = tuple(one.pod.wish for one in found if one.pod.wish)
-        peak = max((one.pod.total for one in asking if one.want.passing), default=0)  # room for whichever it is
-        request = Request(size, tuple(must), wishes, peak, self.settings.allow_multi_gpu)
+        peaks = tuple({one.pod.total for one in asking if one.want.passing})  # room for whichever it is
+        request = Request(size, tuple(must), wishes, peaks, self.settings.allow_multi_gpu)
         chosen = gpu_choice.choose(catalog, available, request)
         self._metrics.answer.observe(time.perf_counter() - began, call="prefer")
         return chosen
