@@ -8,13 +8,13 @@ So the playbooks, roles and filters are the real ones, and what a module would d
 from __future__ import annotations
 
 import json
-import socket
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from ansible_collections.colocation.kubernetes.tests.contract.ansible_run import ROOT
+from ansible_collections.colocation.kubernetes.tests.ports import free_port
 
 INSIDE = Path("ansible_collections/colocation/kubernetes")
 LINKED = (
@@ -60,7 +60,4 @@ def file_host(place: Path, name: str, variable: str, state: Mapping[str, Any]) -
 
 def dead_host() -> dict[str, Any]:
     """The variables of a host that does not answer."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    return {"ansible_host": "127.0.0.1", "ansible_port": port, "ansible_connection": "ssh"}
+    return {"ansible_host": "127.0.0.1", "ansible_port": free_port(), "ansible_connection": "ssh"}

@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ import yaml
 import colocation
 from ansible_collections.colocation.kubernetes.plugins.plugin_utils import _agent_pip
 from ansible_collections.colocation.kubernetes.tests.contract.agents.interpreters import interpreter
+from ansible_collections.colocation.kubernetes.tests.ports import free_port
 
 COLLECTIONS = Path(_agent_pip.__file__).parents[5]
 AGENTS = Path(colocation.__file__).parent.parent
@@ -148,19 +148,13 @@ def nodes(site: Site) -> dict[str, dict[str, Any]]:
     return {**named, "twin": site.node("twin", PYTHON)}
 
 
-def closed_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-    return port
-
-
 def index_down() -> dict[str, str]:
     """A pip that can reach nothing."""
     return {
         "PIP_CONFIG_FILE": os.devnull,
         "PIP_EXTRA_INDEX_URL": "",
         "PIP_FIND_LINKS": "",
-        "PIP_INDEX_URL": f"http://127.0.0.1:{closed_port()}/simple",
+        "PIP_INDEX_URL": f"http://127.0.0.1:{free_port()}/simple",
         "PIP_NO_CACHE_DIR": "1",
         "PIP_RETRIES": "1",
     }

@@ -19,9 +19,9 @@ from ansible_collections.colocation.kubernetes.tests.contract.agents.release_sit
     ONE,
     PYTHON,
     Site,
-    closed_port,
     index_down,
 )
+from ansible_collections.colocation.kubernetes.tests.ports import free_port
 
 
 def test_an_index_that_is_down(bare: Site) -> None:
@@ -32,7 +32,7 @@ def test_an_index_that_is_down(bare: Site) -> None:
 
 
 def test_a_named_index_that_is_down_keeps_its_password(bare: Site) -> None:
-    index = f"http://me:hidden-word@127.0.0.1:{closed_port()}/simple"
+    index = f"http://me:hidden-word@127.0.0.1:{free_port()}/simple"
     variables = {"agent_runtime_index": index}
     node = {"node": bare.node("node", PYTHON, **variables)}
     run = bare.run(node, "-vvv", environment={**index_down(), "PIP_INDEX_URL": ""})

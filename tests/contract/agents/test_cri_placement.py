@@ -20,6 +20,7 @@ from ansible_collections.colocation.kubernetes.tests.contract.agents import agen
 from ansible_collections.colocation.kubernetes.tests.contract.agents.agent_process import PACKAGES, AgentProcess
 from ansible_collections.colocation.kubernetes.tests.contract.agents.agent_process import until as until_within
 from ansible_collections.colocation.kubernetes.tests.contract.agents.runtime_double import KubeletCalls, RuntimeDouble
+from ansible_collections.colocation.kubernetes.tests.ports import free_port
 from ansible_collections.colocation.kubernetes.tests.unit.agents.cri_proxy.machines import MACHINES, write
 
 ALL = "0-63"
@@ -185,8 +186,9 @@ def test_memory_nodes_that_were_dropped_are_mended_too(
 def test_a_page_whose_address_is_taken_keeps_no_kubelet_from_its_runtime(
     runtime: RuntimeDouble, kubelet: KubeletCalls, proxy: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        monkeypatch.setattr(agent_process, "free_port", lambda: other.getsockname()[1])
+    port = free_port()
+    with socket.create_server(("127.0.0.1", port)):
+        monkeypatch.setattr(agent_process, "free_port", lambda: port)
         agent = proxy()
         assert runtime.effective(kubelet.run("one", 1000)) != ALL
         assert agent.log().count("no status page") == 1

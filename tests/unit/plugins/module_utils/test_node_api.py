@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from ansible_collections.colocation.kubernetes.plugins.module_utils._node_api import ApiAnswer, ask_api
+from ansible_collections.colocation.kubernetes.tests.ports import free_port
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,15 +141,9 @@ def test_a_ca_that_is_none_is_an_error_in_words(server: str) -> None:
     assert answer.certificate_error
 
 
-def closed_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 @pytest.mark.parametrize("with_ca", [False, True])
 def test_a_closed_port(authority: Authority, with_ca: bool) -> None:
-    answer = ask_api(f"https://127.0.0.1:{closed_port()}", authority.pem if with_ca else "", 5)
+    answer = ask_api(f"https://127.0.0.1:{free_port()}", authority.pem if with_ca else "", 5)
     assert (answer.status, answer.error, answer.certificate) == (0, "Connection refused", "unchecked")
 
 
