@@ -37,6 +37,10 @@ class Packages:
         _code, out, _err = self.run(["dpkg-query", "-W", "-f", "${db:Status-Status}", name])
         return out.strip() in _UNFINISHED
 
+    def configure(self, name: str) -> None:
+        """Let dpkg finish the version that it unpacked; `install` would take a newer one where the lists know it."""
+        self.run(["env", "DEBIAN_FRONTEND=noninteractive", "dpkg", *_KEEP, "--configure", name])
+
     def install(self, name: str, version: str = "") -> None:
         """Install a package, of that version if one is named; an interrupted earlier installation is finished first."""
         code, _out, _err = self.run(["apt-get", "--version"])

@@ -95,10 +95,13 @@ def main() -> None:
         unfinished = packages.is_unfinished(name)
         installed = not unfinished and (bool(program) or packages.is_installed(name))
         if not installed and not module.check_mode:
-            if not unfinished:  # who began with it has noted it, or it is not ours
+            if unfinished:  # who began with it has noted it, or it is not ours
+                packages.configure(name)
+            else:
                 ledger = Ledger(module.params["state_dir"], module.params["owner"])
                 ledger.note("package", name, {"installed": False}, {"installed": True})
-            packages.install(name, module.params["version"])
+            if not (unfinished and packages.is_installed(name)):
+                packages.install(name, module.params["version"])
             if not packages.is_installed(name):
                 module.fail_json(msg=f"The package manager was content, but {name} is not installed.")
     except (PackageError, LedgerError) as problem:
