@@ -201,6 +201,7 @@ class Life:
                 event = events.next(1)
                 if event is not None:
                     self._see(event)
+                self._missed(events.again())
         finally:
             events.close()
             if self._deed is not None:

@@ -282,6 +282,8 @@ class Switch:
         began = self.systemd.clock()
         self.systemd.restart(UNIT, self.wish.timeout)
         self._verify()
+        if not self.wish.proxied:
+            remove(self._note)  # it has its runtime's own socket: nothing of ours is left to judge
         while not (found := self.world.ready(since)).ready:
             if self.systemd.clock() - began > self.wish.timeout:
                 raise SwitchError(
@@ -328,6 +330,7 @@ class Switch:
             back._write({place.path: after for place, before, after in back._unwanted(process) if before != after})
             back._restart()
             back._forget()
+            back._annotate(False)
         except (UnitError, SwitchError, EndpointError, OSError) as problem:
             return f"Going back to {self.wish.runtime} failed too: {problem}. The next run tries all again."
         return f"It was sent back to {self.wish.runtime} and its node is Ready."

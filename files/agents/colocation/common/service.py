@@ -113,14 +113,18 @@ class _Page(Generic[C]):
         if self._server is not None:
             return
         frame = self._frame
+        server: HttpServer | None = None
         try:
             server = HttpServer(frame.address, frame.port, pages.answering(lambda: _status(frame), frame.registry))
-        except OSError as problem:
+            server.start()
+        except (OSError, RuntimeError) as problem:  # RuntimeError where no thread can be had
+            if server is not None:
+                server.close()
             if not self.problem:
                 log.error("no status page; it is tried again", address=frame.address, port=frame.port, error=problem)
-            self.problem = f"no status page at {frame.address}:{frame.port} ({problem.strerror})"
+            why = getattr(problem, "strerror", None) or problem
+            self.problem = f"no status page at {frame.address}:{frame.port} ({why})"
             return
-        server.start()
         self._server, self.problem = server, ""
         log.info("status page", at=f"http://{server.address}:{server.port}/")
 

@@ -22,8 +22,9 @@ from colocation.cri_proxy.cgroups import Cgroups
 from colocation.cri_proxy.config import PIPE, Config, plain_path, variable_name
 from colocation.cri_proxy.cpus import show
 from colocation.cri_proxy.intercept import Intercept
+from colocation.cri_proxy.ledger import name_of
 from colocation.cri_proxy.listener import Listener
-from colocation.cri_proxy.policy import PlacementPolicy, name_of
+from colocation.cri_proxy.policy import PlacementPolicy
 from colocation.cri_proxy.relay import Relay
 from colocation.cri_proxy.runtime import Runtime, RuntimeFailed
 from colocation.cri_proxy.state import State
@@ -90,8 +91,6 @@ class CriProxyAgent:
             log.exception("nothing is placed")
             self._note("topology", f"Nothing is placed: {problem!r}")
         self._intercept.policy = self._policy if config.places else None
-        if self._truth is not None:
-            self._truth.reconsider()
         self._note("restart", _needs_restart(self._started, config))
         now = time.monotonic()
         self._next_round = now
@@ -176,8 +175,7 @@ class CriProxyAgent:
     def _resume(self, config: Config) -> None:
         """Go on where the last one ended, once there is a configuration: until then nothing is freed or forgotten."""
         self._resumed = True
-        placed = {} if config.places else {key: record.name for key, record in self._remembered.records.items()}
-        self._policy.free({**placed, **self._remembered.freed})
+        self._policy.free(self._remembered.freed if config.places else self._remembered.all_freed())
 
     def _look_at_connections(self) -> None:
         """Tell of those that were made while nothing was placed; nobody looks into them as long as they last."""
@@ -199,9 +197,12 @@ class CriProxyAgent:
             if not anew and "topology" in self._problems:
                 return
             self._machine = None
+            self._fingerprint = ("", "")  # or the machine would not be read when it is as before
             self._note("topology", f"Nothing is placed: {problem}")
             log.error("the machine can't be described, calls are only passed on", why=problem)
         self._policy.configure(self._config, self._machine)
+        if self._truth is not None:
+            self._truth.reconsider()  # who was not ours to place may be now
 
     def _round(self, whole: bool, alive: Callable[[], None]) -> None:
         self._next_round = time.monotonic() + self._config.placement.check_seconds if whole else self._next_round
@@ -226,6 +227,7 @@ class CriProxyAgent:
     def _check_relay(self) -> None:
         if self._relay is not None and not self._relay.responds(RELAY_SECONDS):
             log.error("the relay's loop is stuck; this process ends to be started anew")
+            self._relay = None  # there is nobody to let calls end, and the kubelet waits for its runtime
             raise Stuck(1)
 
     def _save(self) -> None:

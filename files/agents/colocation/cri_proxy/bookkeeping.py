@@ -14,12 +14,20 @@ from dataclasses import dataclass, replace
 
 from colocation.cri_proxy import rebalance, wishes
 from colocation.cri_proxy.config import Config, reserved_cpus, system_cpus
-from colocation.cri_proxy.ledger import Entry, Ledger, Who, placed
+from colocation.cri_proxy.ledger import Entry, Ledger, Who, name_of, placed
 from colocation.cri_proxy.placement import Choice, Layout, Shape, Want, choose, memory_nodes, stay, stay_alone
 from colocation.cri_proxy.topology import Machine
 from colocation.cri_proxy.wishes import Said, Wish
 
 _NO_PLACE = Choice(Shape.MACHINE, (), 0)  # of a container that runs on the system's CPUs
+
+
+@dataclass(frozen=True, slots=True)
+class Freed:
+    """A container that gets all CPUs back, and the memory of all nodes where we chose these."""
+
+    name: str
+    mems: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +38,11 @@ class Found:
     said: Said
     cpus: int  # its cpuset as it is
     hint: Choice | None = None  # its place by an old record
+    mems: bool = False  # we chose its memory nodes
+
+    @property
+    def freed(self) -> Freed:
+        return Freed(name_of(self.who), self.mems)
 
 
 class Books:
@@ -115,7 +128,10 @@ class Books:
     def as_found(self) -> dict[str, Found]:
         """All entries as if they had been found, for the books of another configuration."""
         cpus = self.ledger.cpus
-        return {key: Found(entry.who, self._said[key], cpus(entry)) for key, entry in self.ledger.items()}
+        return {
+            key: Found(entry.who, self._said[key], cpus(entry), mems=bool(entry.mems))
+            for key, entry in self.ledger.items()
+        }
 
     def rebalance(self) -> list[str]:
         """Move a few containers to emptier places; their keys."""

@@ -101,7 +101,7 @@ def reset_policy(asked: argparse.Namespace) -> int:
     remembered, problem = state.load(config.state_dir)
     if problem:
         print(problem, file=sys.stderr)
-    names = {key: record.name for key, record in remembered.records.items()} | dict(remembered.freed)
+    ours = remembered.all_freed()
     runtime = Runtime(plain_path(config.runtime))
     try:
         machine = topology.read(topology.Folder(Path(config.sysfs_root)))
@@ -113,14 +113,14 @@ def reset_policy(asked: argparse.Namespace) -> int:
         return _without_record(Cgroups(config.cgroup_dir), running, machine.online)
     online, nodes = show(machine.online), show(of(machine.memory_kib))
     failed = 0
-    for key in sorted(running & set(names)):
+    for key in sorted(running & set(ours)):
         try:
-            runtime.set_cpus(key, online, nodes)
-            print(f"{names[key]}: all CPUs")
+            runtime.set_cpus(key, online, nodes if ours[key].mems else "")
+            print(f"{ours[key].name}: all CPUs")
         except RuntimeFailed as trouble:
             if trouble.status != NOT_FOUND:
                 failed += 1
-                print(f"{names[key]}: {trouble}", file=sys.stderr)
+                print(f"{ours[key].name}: {trouble}", file=sys.stderr)
     if failed:
         return 1  # the record is kept for the next try
     state.remove(config.state_dir)

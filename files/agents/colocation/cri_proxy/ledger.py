@@ -28,6 +28,11 @@ class Who:
     attempt: int = 0
 
 
+def name_of(who: Who) -> str:
+    """As humans call a container."""
+    return f"{who.namespace}/{who.pod_name}/{who.name}"
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """A container and its place."""

@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 from colocation.common.journal import Log
 from colocation.cri_proxy import calls
 from colocation.cri_proxy import cpus as cpu_sets
-from colocation.cri_proxy.bookkeeping import Books, Found
+from colocation.cri_proxy.bookkeeping import Books, Found, Freed
 from colocation.cri_proxy.config import Config
-from colocation.cri_proxy.ledger import Entry, Who
+from colocation.cri_proxy.ledger import Entry, Who, name_of
 from colocation.cri_proxy.topology import Machine
 from colocation.cri_proxy.wishes import Said, Wish
 
@@ -64,7 +64,7 @@ class PlacementPolicy:
         self._books: Books | None = None
         self._resizes: dict[int, _Resized] = {}
         self._unheard: set[str] = set()  # bookings whose requests ended without an answer
-        self._freed: dict[str, str] = {}  # containers that get all CPUs back, with their names
+        self._freed: dict[str, Freed] = {}
         self._online = 0
         self._nodes = 0  # NUMA nodes that have memory
         self.counts = Counts()
@@ -159,7 +159,7 @@ class PlacementPolicy:
             kept = set(books.adopt(found)) if books is not None else set()
             for key, one in found.items():
                 if key not in kept and not key.startswith(PENDING):
-                    self._freed[key] = name_of(one.who)
+                    self._freed[key] = one.freed
             for key in kept:
                 self._freed.pop(key, None)
             self.stale.set()
@@ -184,22 +184,24 @@ class PlacementPolicy:
         """What the cpusets of containers ought to be."""
         with self._lock:
             online, nodes = self._online, self._nodes
-            freed = tuple(Target(key, online, nodes, name) for key, name in self._freed.items() if online)
+            freed = tuple(
+                Target(key, online, nodes if one.mems else 0, one.name) for key, one in self._freed.items() if online
+            )
             if self._books is None:
                 return freed
             ledger = self._books.ledger
             booked = ((key, entry) for key, entry in ledger.items() if not key.startswith(PENDING))
             return (*(Target(key, ledger.cpus(entry), entry.mems, name_of(entry.who)) for key, entry in booked), *freed)
 
-    def to_free(self) -> dict[str, str]:
-        """Containers that are to get all CPUs back, with their names."""
+    def to_free(self) -> dict[str, Freed]:
+        """Containers that are to get all CPUs back."""
         with self._lock:
             return dict(self._freed)
 
-    def free(self, names: Mapping[str, str]) -> None:
+    def free(self, containers: Mapping[str, Freed]) -> None:
         """Give these containers all CPUs back, where they are not ours to place."""
         with self._lock:
-            self._freed.update(names)
+            self._freed.update(containers)
 
     def freed(self, keys: Iterable[str]) -> None:
         """These have them, or are no more."""
@@ -231,8 +233,8 @@ class PlacementPolicy:
             making = {entry.who for key, entry in books.ledger.items() if key.startswith(PENDING)}
             known = {key: one for key, one in found.items() if one.who not in making}
             ours = books.adopt(known)
-            exempt = {key: name_of(one.who) for key, one in known.items() if one.hint is not None and key not in ours}
-            self._freed = {key: name for key, name in {**self._freed, **exempt}.items() if key not in ours}
+            exempt = {key: one.freed for key, one in known.items() if one.hint is not None and key not in ours}
+            self._freed = {key: one for key, one in {**self._freed, **exempt}.items() if key not in ours}
             if ours or exempt:
                 self.stale.set()
             return ours
@@ -266,11 +268,6 @@ class PlacementPolicy:
         for mistake in wish.mistakes:
             self.counts.mistaken += 1
             log.warning("an annotation says nothing", container=name_of(who), mistake=mistake)
-
-
-def name_of(who: Who) -> str:
-    """As humans call a container."""
-    return f"{who.namespace}/{who.pod_name}/{who.name}"
 
 
 def _merged(before: calls.Resources, new: calls.Resources) -> calls.Resources:

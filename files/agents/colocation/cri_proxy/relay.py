@@ -30,6 +30,7 @@ BUFFER = 1 << 17
 TICK_SECONDS = 1.0
 END_TICK_SECONDS = 0.05
 GRACE_SECONDS = 10.0  # a container that was made and whose start is cut short may never be started by the kubelet
+LAST_SECONDS = 3.0  # of these: nobody new comes in, and who is here only ends
 GARBAGE = 20_000  # objects between two looks for cycles; only a connection's end makes any
 SWITCH_SECONDS = 0.0005  # with Python's 5 ms a call took 5.6 ms beside a thread that computes, with this 0.12
 log = Log("cri_proxy")
@@ -71,6 +72,8 @@ class Relay:
         self._accepting = True
         self._next_tick = 0.0
         self._end: float | None = None  # when it ends, calls or not
+        self._last = 0.0  # when it turns callers away at the latest, once it is to end
+        self._closed = False
         self._asked: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._epoll.register(listener.socket, select.EPOLLIN)
         self._epoll.register(self._wake, select.EPOLLIN)
@@ -85,7 +88,10 @@ class Relay:
         self._thread.start()
 
     def stop(self, grace: float = GRACE_SECONDS) -> None:
-        """Accept no more, let calls end that are under way, for so long, and end."""
+        """End in a moment without a call. If there is none for so long, let calls end for the last seconds of it.
+
+        Until then all goes on: a single call, such as the stop of a pod that takes its time, keeps out no other.
+        """
         self._ask(lambda: self._begin_to_end(grace))
         self._thread.join(grace + 5)
 
@@ -109,7 +115,7 @@ class Relay:
             pass  # it has ended
 
     def _run(self) -> None:
-        while self._end is None or (self._pairs and time.monotonic() < self._end):
+        while not self._is_over():
             for number, mask in self._epoll.poll(self._timeout()):
                 self._handle(number, mask)
             if self._next_tick and time.monotonic() >= self._next_tick:
@@ -122,6 +128,9 @@ class Relay:
             self._close(pair)
         self._epoll.close()
         os.close(self._wake)
+
+    def _is_over(self) -> bool:
+        return self._end is not None and ((self._closed and not self._pairs) or time.monotonic() >= self._end)
 
     def _timeout(self) -> float | None:
         """Wait for ever where nothing has to be looked at from time to time."""
@@ -229,6 +238,9 @@ class Relay:
         pair.close()
 
     def _tick(self) -> None:
+        ends = self._end is not None and not self._closed
+        if ends and (time.monotonic() >= self._last or all(pair.idle for pair in self._pairs.values())):
+            self._turn_away()
         pairs = set(self._pairs.values())
         for pair in pairs:
             try:
@@ -236,13 +248,13 @@ class Relay:
                     pair.tunnel.tick()
                     pair.write_out()
                     self._listen_to(pair)
-                if self._end is not None and pair.idle:
+                if self._closed and pair.idle:
                     self._close(pair)
             except Exception as problem:
                 if not isinstance(problem, OSError):
                     self._intercept.trouble.note("relay", problem)
                 self._close(pair)
-        if not self._accepting and self._end is None:
+        if not self._accepting and not self._closed:
             self._epoll.register(self._listener.socket, select.EPOLLIN)
             self._accepting = True
         held = any(pair.tunnel is not None and pair.tunnel.held for pair in pairs)
@@ -252,8 +264,11 @@ class Relay:
     def _begin_to_end(self, grace: float) -> None:
         if self._end is not None:
             return
-        self._end = self._next_tick = time.monotonic()
-        self._end += grace
+        now = time.monotonic()
+        self._end, self._last, self._next_tick = now + grace, now + max(grace - LAST_SECONDS, 0), now
+
+    def _turn_away(self) -> None:
+        self._closed = True
         if self._accepting:
             self._epoll.unregister(self._listener.socket)
         self._listener.close()

@@ -16,8 +16,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from colocation.cri_proxy.bookkeeping import Freed
 from colocation.cri_proxy.calls import Resources
-from colocation.cri_proxy.ledger import Entry
+from colocation.cri_proxy.ledger import Entry, name_of
 from colocation.cri_proxy.placement import Choice, Shape
 from colocation.cri_proxy.wishes import Said
 
@@ -33,6 +34,7 @@ class Record:
     choice: Choice
     resources: Resources
     environment: Mapping[str, str]
+    mems: bool  # we chose its memory nodes too
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +42,21 @@ class State:
     """All that is remembered."""
 
     records: Mapping[str, Record] = field(default_factory=dict)
-    freed: Mapping[str, str] = field(default_factory=dict)  # containers that were to get all CPUs back
+    freed: Mapping[str, Freed] = field(default_factory=dict)  # containers that were to get all CPUs back
+
+    def all_freed(self) -> dict[str, Freed]:
+        """These, and who has a place."""
+        placed = {key: Freed(record.name, record.mems) for key, record in self.records.items()}
+        return {**placed, **self.freed}
 
 
-def encode(booked: Iterable[tuple[str, Entry, Said]], freed: Mapping[str, str], variables: Iterable[str]) -> str:
+def encode(booked: Iterable[tuple[str, Entry, Said]], freed: Mapping[str, Freed], variables: Iterable[str]) -> str:
     """The file's content. Of a container's environment only these variables are kept."""
-    kept = tuple(variables)
+    kept, booked = tuple(variables), tuple(booked)
+    mems = [key for key, entry, _said in booked if entry.mems] + [key for key, one in freed.items() if one.mems]
     containers = {
         key: {
-            "name": f"{entry.who.namespace}/{entry.who.pod_name}/{entry.who.name}",
+            "name": name_of(entry.who),
             "shape": entry.shape.name,
             "ccxs": entry.ccxs,
             "alone": entry.alone,
@@ -57,7 +65,8 @@ def encode(booked: Iterable[tuple[str, Entry, Said]], freed: Mapping[str, str], 
         }
         for key, entry, said in booked
     }
-    return json.dumps({"version": VERSION, "containers": containers, "freed": dict(freed)}) + "\n"
+    names = {key: one.name for key, one in freed.items()}
+    return json.dumps({"version": VERSION, "containers": containers, "freed": names, "mems": mems}) + "\n"
 
 
 def decode(text: str) -> State:
@@ -66,8 +75,10 @@ def decode(text: str) -> State:
         document: dict[str, Any] = json.loads(text)
         if document["version"] != VERSION:
             raise ValueError(f"it has the version {document['version']!r}, not {VERSION}")
-        records = {str(key): _record(one) for key, one in document["containers"].items()}
-        return State(records, {str(key): str(name) for key, name in document["freed"].items()})
+        containers, freed = document["containers"], document["freed"]
+        mems = {str(key) for key in document.get("mems", {**containers, **freed})}  # an older file does not tell
+        records = {str(key): _record(one, key in mems) for key, one in containers.items()}
+        return State(records, {str(key): Freed(str(name), key in mems) for key, name in freed.items()})
     except (KeyError, TypeError, AttributeError, ArithmeticError, RecursionError) as problem:
         raise ValueError(f"it is no state of ours: {problem!r}") from None
 
@@ -98,8 +109,8 @@ def save(folder: str, content: str) -> None:
 
 
 def is_saved(folder: str) -> bool:
-    """Whether the file is still there."""
-    return Path(folder, NAME).exists()
+    """Whether the file is still there, as far as the disk tells."""
+    return os.path.exists(os.path.join(folder, NAME))
 
 
 def remove(folder: str) -> bool:
@@ -111,7 +122,7 @@ def remove(folder: str) -> bool:
     return True
 
 
-def _record(one: dict[str, Any]) -> Record:
+def _record(one: dict[str, Any], mems: bool) -> Record:
     ccxs = tuple(_number(index) for index in one["ccxs"])
     choice = Choice(Shape[one["shape"]], ccxs, 0, _number(one["alone"]))
     given = one["resources"]
@@ -119,7 +130,7 @@ def _record(one: dict[str, Any]) -> Record:
         _amount(given[name]) for name in ("cpu_period", "cpu_quota", "cpu_shares", "memory_limit")
     )
     environment = {str(name): str(value) for name, value in one["environment"].items()}
-    return Record(str(one["name"]), choice, Resources(period, quota, shares, memory), environment)
+    return Record(str(one["name"]), choice, Resources(period, quota, shares, memory), environment, mems)
 
 
 def _amount(value: Any) -> int:

@@ -129,7 +129,9 @@ class Truth:
         environment = hint.environment if hint is not None else {}
         who = Who(one.sandbox, pod.uid, pod.namespace, pod.name, one.name, one.attempt)
         said = Said(pod, one.name, replace(resources, cpuset_cpus="", cpuset_mems=""), one.annotations, environment)
-        return Found(who, said, cpus, hint.choice if hint is not None else None)
+        if hint is None:
+            return Found(who, said, cpus)
+        return Found(who, said, cpus, hint.choice, hint.mems)
 
     def _mend(
         self, targets: Iterable[Target], places: Mapping[str, str], alive: Callable[[], None]

@@ -16,6 +16,7 @@ import pytest
 
 import colocation
 from colocation.common import service
+from colocation.common.http_server import HttpServer
 from colocation.common.metrics import Registry
 from colocation.common.notify import Notifier
 from colocation.common.status import Status
@@ -97,3 +98,19 @@ def test_a_status_that_fails_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> No
     running.page.close()
     assert notifier.told == ["two"]
     assert running.failures.value() == 1
+
+
+def test_a_page_for_which_no_thread_can_be_had_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_server: HttpServer) -> None:
+        raise RuntimeError("can't start new thread")
+
+    double: Any = SimpleNamespace(status=lambda: Status("double", "1", "fine", ()), tick=lambda alive: alive())
+    settings: Any = SimpleNamespace(rejected=None, file="double.yaml")
+    running = service._Running(service.Frame("double", settings, double, Registry(), Notifier(), "127.0.0.1", 0))
+    with monkeypatch.context() as patched:
+        patched.setattr(HttpServer, "start", refuse)
+        running.tick()
+        assert running.summary() == "fine; no status page at 127.0.0.1:0 (can't start new thread)"
+    running.tick()
+    assert running.summary() == "fine"
+    running.page.close()

@@ -20,7 +20,7 @@ from ansible_collections.colocation.kubernetes.tests.unit.agents.cri_proxy.conta
 from ansible_collections.colocation.kubernetes.tests.unit.agents.cri_proxy.machines import MACHINES, Made, machine
 from colocation.common.config import load
 from colocation.cri_proxy import calls
-from colocation.cri_proxy.bookkeeping import Books, Found
+from colocation.cri_proxy.bookkeeping import Books, Found, Freed
 from colocation.cri_proxy.calls import Edit, Resources
 from colocation.cri_proxy.config import PIPE, Config
 from colocation.cri_proxy.cpus import of, parse, show
@@ -201,7 +201,7 @@ def test_those_on_the_systems_cpus_are_kept_there() -> None:
     anew = policy(text)
     assert anew.adopt(anywhere) == ["c1"] and cpus_of(anew) == {"c1": parse("0-1")}
     made.configure(load(Config, "", "f"), machine("hygon-c86"))  # its namespace is only exempt now
-    assert made.to_free() == {"c1": "kube-system/pod1/main"} and "c1" not in cpus_of(made)
+    assert made.to_free() == {"c1": Freed("kube-system/pod1/main", mems=False)} and "c1" not in cpus_of(made)
     anew.observe(calls.ContainerStopped("c1"))
     assert anew.targets() == ()
 
@@ -226,7 +226,7 @@ def test_who_is_adopted_is_not_freed_any_more() -> None:
     made = policy()
     run(made, 1)
     anew = policy()
-    anew.free({"c1": "default/pod1/main"})
+    anew.free({"c1": Freed("default/pod1/main", mems=False)})
     assert anew.adopt(found(made)) == ["c1"] and anew.to_free() == {}
 
 
@@ -243,6 +243,17 @@ def test_who_is_freed_has_the_memory_of_all_nodes_too() -> None:
     made.configure(load(Config, "policy: {Active: none}", "f"), machine("hygon-c86"))
     (target,) = made.targets()
     assert target.mems == of(machine("hygon-c86").memory_kib) and target.mems.bit_count() == 4
+
+
+def test_who_is_freed_keeps_memory_nodes_that_somebody_else_chose() -> None:
+    """The kubelet's Memory Manager does, and does not put them back."""
+    made = policy()
+    run(made, 1)
+    running = found(made, hints=True)
+    made.configure(load(Config, "policy: {Active: none}", "f"), machine("hygon-c86"))
+    exempting = policy("placement: {exempt_namespaces: [default]}")
+    exempting.adopt(running)
+    assert [one.mems for books in (made, exempting) for one in books.targets()] == [0, 0]
 
 
 def test_memory_follows_where_that_is_wanted() -> None:

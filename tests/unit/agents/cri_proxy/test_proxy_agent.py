@@ -19,6 +19,7 @@ from ansible_collections.colocation.kubernetes.tests.unit.agents.cri_proxy.relay
 from colocation.common.metrics import Registry
 from colocation.cri_proxy import state
 from colocation.cri_proxy.agent import CriProxyAgent
+from colocation.cri_proxy.bookkeeping import Freed
 from colocation.cri_proxy.config import PIPE, Config, Policy
 from colocation.cri_proxy.ledger import Entry, Who
 from colocation.cri_proxy.placement import Shape
@@ -48,7 +49,9 @@ class Site:
     def remember(self) -> str:
         """A record of one container."""
         entry = Entry(Who("s", "u", "shop", "web", "main"), 1000, Shape.CCX, (0,))
-        content = state.encode([("c1", entry, said(resources(1), pod()))], {"c2": "shop/old/main"}, [])
+        content = state.encode(
+            [("c1", entry, said(resources(1), pod()))], {"c2": Freed("shop/old/main", mems=False)}, []
+        )
         state.save(self.config.state_dir, content)
         return content
 
@@ -121,3 +124,36 @@ def test_connections_from_when_nothing_was_placed_are_a_problem(site: Site, monk
         until("it is gone", lambda: not dict(agent.status().facts)["connections"])
         agent.tick(lambda: None)
     assert agent.status().healthy
+
+
+def test_a_relay_that_hangs_is_not_waited_for(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kubelet has no runtime until the next one serves."""
+    site.agent.configure(site.config)
+    hung = site.agent._relay
+    assert hung is not None
+    ended: list[float] = []
+    with monkeypatch.context() as patched:
+        patched.setattr(hung, "responds", lambda _seconds: False)
+        patched.setattr(hung, "stop", ended.append)
+        with pytest.raises(SystemExit):
+            site.agent.tick(lambda: None)
+        site.agent.stop()
+    hung.stop(0)
+    assert not ended
+
+
+def test_whom_nobody_could_place_is_looked_at_again_when_the_machine_is_known(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(site.agent, "_round", lambda _whole, _alive: None)
+    site.agent.configure(site.config)
+    truth, online = site.agent._truth, site.place / "sys/devices/system/cpu/online"
+    assert truth is not None
+    was = online.read_text()
+    online.unlink()
+    site.agent.tick(lambda: None)
+    assert not site.agent.status().healthy
+    truth._foreign.add("c1")
+    online.write_text(was)
+    site.agent.tick(lambda: None)
+    assert site.agent.status().healthy and not truth._foreign

@@ -178,16 +178,36 @@ def test_the_end_lets_calls_end_first(placed: Site) -> None:
         whole = CREATE + frame(DATA, 1, 1, b"\0\0\0\0\0")
         client.sendall(whole)
         received(server, len(whole))
-        ending = threading.Thread(target=placed.relay.stop, args=(10,))
+        ending = threading.Thread(target=placed.relay.stop, args=(1000,))
         ending.start()
-        head = received(client, HEAD + 8)
-        assert head[3] == GOAWAY
+        until("it is to end", lambda: placed.relay._end)
+        with dialled(placed.path) as other:  # who comes meanwhile is served
+            other.sendall(START)
+            until("it is passed on", lambda: placed.relay.load().connections == 2)
+        answer = frame(1, 5, 1, b"\x88")
+        server.sendall(answer)
+        assert received(client, len(answer)) == answer
+        assert received(client, HEAD + 8)[3] == GOAWAY
+        assert client.recv(1) == b""
+        ending.join(LIMIT)
+        assert not ending.is_alive() and not os.path.exists(placed.path)
+
+
+def test_in_its_last_seconds_it_turns_callers_away(placed: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relay, "LAST_SECONDS", 1000.0)
+    with connected(placed) as (client, server):
+        whole = CREATE + frame(DATA, 1, 1, b"\0\0\0\0\0")
+        client.sendall(whole)
+        received(server, len(whole))
+        ending = threading.Thread(target=placed.relay.stop, args=(1000,))
+        ending.start()
+        assert received(client, HEAD + 8)[3] == GOAWAY
         assert not os.path.exists(placed.path)
         answer = frame(1, 5, 1, b"\x88")
         server.sendall(answer)
         assert received(client, len(answer)) == answer
         assert client.recv(1) == b""
-        ending.join(5)
+        ending.join(LIMIT)
         assert not ending.is_alive()
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.colocation.kubernetes.tests.unit.agents.cri_proxy.containers import pod, resources, said
 from colocation.cri_proxy import kubelet, state
+from colocation.cri_proxy.bookkeeping import Freed
 from colocation.cri_proxy.cgroups import Cgroups
 from colocation.cri_proxy.cpus import show
 from colocation.cri_proxy.ledger import Entry, Who
@@ -25,7 +26,8 @@ from colocation.cri_proxy.state import State, decode, encode, load, save
 WHO = Who("s", "u", "default", "web", "main")
 ENTRY = Entry(WHO, 1500, Shape.NUMA, (2, 3), batch=True)
 SAID = said(resources(1.5, 3, 1 << 30), pod(), environment={"BLOCKS": "CM-0-1", "SECRET": "x"})
-CONTENT = encode([("c1", ENTRY, SAID)], {"c2": "default/old/main"}, ["BLOCKS"])
+FREED = {"c2": Freed("default/old/main", mems=True), "c3": Freed("default/older/main", mems=False)}
+CONTENT = encode([("c1", ENTRY, SAID), ("c4", replace(ENTRY, mems=3), SAID)], FREED, ["BLOCKS"])
 ID = "a1" * 32
 
 
@@ -33,11 +35,19 @@ def test_what_is_saved_is_read_back_and_holds_no_more_than_it_must(tmp_path: Pat
     save(str(tmp_path / "new"), CONTENT)
     found, problem = load(str(tmp_path / "new"))
     record = found.records["c1"]
-    assert problem == "" and found.freed == {"c2": "default/old/main"}
+    assert problem == "" and found.freed == FREED
     assert (record.name, record.choice) == ("default/web/main", Choice(Shape.NUMA, (2, 3), 0))
     assert (record.resources, record.environment) == (SAID.resources, {"BLOCKS": "CM-0-1"})
+    assert [found.records[key].mems for key in ("c1", "c4")] == [False, True]
+    assert set(found.all_freed()) == {"c1", "c2", "c3", "c4"}
     assert "SECRET" not in CONTENT
     assert [path.name for path in (tmp_path / "new").iterdir()] == [state.NAME]
+
+
+def test_of_a_file_that_does_not_tell_memory_nodes_are_taken_for_ours() -> None:
+    document = json.loads(CONTENT)
+    del document["mems"]
+    assert all(one.mems for one in decode(json.dumps(document)).all_freed().values())
 
 
 def test_no_file_is_no_state_and_no_problem(tmp_path: Path) -> None:

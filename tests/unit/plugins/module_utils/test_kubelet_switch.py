@@ -250,6 +250,27 @@ def test_the_annotation_is_set_where_there_is_one(node: Node) -> None:
     assert node.annotation == f"unix://{RUNTIME}"
 
 
+def test_a_node_that_is_sent_back_has_its_annotation_again(node: Node) -> None:
+    node.annotation = f"unix://{PROXY}"
+    node.not_ready = "container runtime is down"
+    with pytest.raises(SwitchError, match="It was sent back"):
+        node.go()
+    assert node.annotation == f"unix://{RUNTIME}"
+
+
+def test_a_removal_is_done_once_also_where_the_node_is_ill_for_another_reason(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node.go()
+    monkeypatch.setattr(node, "_ready", lambda _since: Readiness(False, "cni plugin not initialized"))
+    with pytest.raises(SwitchError, match="cni plugin not initialized"):
+        node.go(proxied=False)
+    assert node.systemd.starts == 2 and PROXY not in node.systemd.read_config
+    node.go(proxied=False)
+    assert node.systemd.starts == 2
+    assert not (node.root / "var/lib/colocation").exists()
+
+
 def test_containers_that_did_not_survive_are_told(node: Node) -> None:
     node.served[RUNTIME] = {"a"}
     assert node.go().lost == ["b"]
