@@ -87,6 +87,20 @@ def test_while_grants_do_not_stop_holders_are_known_from_what_is_written_down(si
         assert site.holders() == {one: f"job-{one}" for one in range(1, number + 1)}
 
 
+def test_a_pod_that_has_not_begun_keeps_its_blocks_while_others_are_granted(site: Site) -> None:
+    """Its network is not ready, so the kubelet has made no control group yet."""
+    site.look(0)
+    site.look(SETTLE_SECONDS)
+    site.pods.give(1, "CM-0-1")
+    assert site.look(SETTLE_SECONDS + 10) == {"CM-0-1"}
+    site.ledger.grant(RESOURCE, ["CM-0-2"], SETTLE_SECONDS + 11)
+    assert site.look(SETTLE_SECONDS + 11.1) == {"CM-0-1", "CM-0-2"}
+    site.living.add(uid(1))
+    site.look(SETTLE_SECONDS + 11.2)
+    site.living.clear()  # it began and ended
+    assert site.look(SETTLE_SECONDS + 11.3) == {"CM-0-2"}
+
+
 def test_while_a_kubelet_begins_and_grants_the_list_waits_and_holders_are_known(site: Site) -> None:
     site.look(0)
     asked = site.pods.asked

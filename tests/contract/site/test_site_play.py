@@ -207,13 +207,17 @@ def test_no_agent_goes_while_a_pod_holds_what_it_offers(site: Site, playbook: st
     forced = site.run(playbook, "--limit=w1", "--skip-tags=node_prep", colocation_force=True)
     assert forced.status == 0, forced.output
     assert "agent_service device_plugin absent" in site.log("w1")
+    if playbook == "site":  # which goes on from then on: those pods have lost the agent
+        site.answer("w1", "agent_service", resources=[RESOURCE], removed=[])
+        again = site.run(playbook, "--limit=w1", "--skip-tags=node_prep")
+        assert again.status == 0, again.output
 
 
 def test_the_label_of_memory_that_is_no_more_offered_goes(site: Site) -> None:
-    def run(resources: dict[str, Any], ever: list[str]) -> list[str]:
+    def run(resources: dict[str, Any], ever: list[str], **more: Any) -> list[str]:
         """What is done about labels, if these were noted before."""
         site.answer("w1", "agent_service", resources=ever)
-        done = site.run("site", "--limit=w1", "--skip-tags=node_prep", device_plugin_resources=resources)
+        done = site.run("site", "--limit=w1", "--skip-tags=node_prep", device_plugin_resources=resources, **more)
         assert done.status == 0, done.output
         return [line for line in site.log("w1") if line.startswith("node_labels")]
 
@@ -229,6 +233,8 @@ def test_the_label_of_memory_that_is_no_more_offered_goes(site: Site) -> None:
     ]
     assert run(mock, ever) == ["node_labels a.com/memory absent"]
     assert run(mock, [*mock["mock"]]) == []
+    somebody_elses = run({"memory": {"a.com/memory": None}}, ["a.com/memory"], device_plugin_node_labels={})
+    assert somebody_elses == []
 
 
 def test_without_preflight_a_part_that_is_off_is_looked_for(site: Site) -> None:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -97,19 +97,32 @@ def join(
 _NOTHING: frozenset[str] = frozenset()  # Python makes a new one each time
 
 
+@dataclass(frozen=True, slots=True)
+class _Grant:
+    """That the kubelet was told that a container gets a device."""
+
+    when: float
+    before: frozenset[str]  # pods that had it by then: that these have it still says nothing of the grant
+
+    def is_seen(self, holders: Set[str], listed: bool) -> bool:
+        return bool(holders if listed else holders - self.before)
+
+
 @dataclass(slots=True)
 class Ledger:
     """What is held, kept up to date; any thread may grant, one updates."""
 
     _held: tuple[Held, ...] = ()
     _ids: dict[str, frozenset[str]] = field(default_factory=dict)
-    _granted: dict[tuple[str, str], float] = field(default_factory=dict)
+    _granted: dict[tuple[str, str], _Grant] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def grant(self, resource: str, ids: Iterable[str], now: float) -> None:
         """The kubelet is told that a container gets these devices."""
         with self._lock:
-            self._granted |= {(resource, id): now for id in ids}
+            holders = self._holders()
+            for id in ids:
+                self._granted[resource, id] = _Grant(now, frozenset(holders.get((resource, id), ())))
             self._count()
 
     def update(
@@ -118,11 +131,12 @@ class Ledger:
         """Take what was read."""
         with self._lock:
             self._held = join(listed, kept, self._held, lives)
-            seen = {(held.resource, id) for held in self._held for id in held.ids}
+            holders = self._holders()
             self._granted = {
-                device: when
-                for device, when in self._granted.items()
-                if device not in seen and now - when < GRANT_SECONDS
+                device: grant
+                for device, grant in self._granted.items()
+                if now - grant.when < GRANT_SECONDS
+                and not grant.is_seen(holders.get(device, frozenset()), listed is not None)
             }
             self._count()
             return self._held
@@ -130,7 +144,7 @@ class Ledger:
     def granted_since(self, moment: float) -> bool:
         """Whether something was granted that was not seen since."""
         with self._lock:
-            return any(when >= moment for when in self._granted.values())
+            return any(grant.when >= moment for grant in self._granted.values())
 
     def ids(self, resource: str) -> frozenset[str]:
         """Devices that are held; the same object as long as they are the same."""
@@ -138,6 +152,18 @@ class Ledger:
 
     def holders(self, resource: str) -> tuple[Held, ...]:
         return tuple(held for held in self._held if held.resource == resource)
+
+    def named(self) -> frozenset[str]:
+        """Pods that the list had, by UID."""
+        return frozenset(held.uid for held in self._held if held.uid and held.pod)
+
+    def _holders(self) -> dict[tuple[str, str], set[str]]:
+        """Pods that have a device, by UID."""
+        found: dict[tuple[str, str], set[str]] = {}
+        for held in self._held:
+            for id in held.ids:
+                found.setdefault((held.resource, id), set()).add(held.uid)
+        return found
 
     def _count(self) -> None:
         sets: dict[str, set[str]] = {}

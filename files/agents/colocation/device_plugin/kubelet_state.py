@@ -81,6 +81,7 @@ class KubeletState:
         self._resources: frozenset[str] = frozenset()
         self._kubelet: object = None
         self._settled_at = 0.0
+        self._begun: set[str] = set()  # pods that had a control group, of those that the list had
         self.told = ""  # what could not be read
         self.blind = False  # nothing could
 
@@ -93,11 +94,15 @@ class KubeletState:
         if kubelet != self._kubelet:
             self._kubelet, self._settled_at = kubelet, now + SETTLE_SECONDS
         settling = now < self._settled_at
+        begun = lives
         lives = _all_live if settling else lives
         problems: list[str] = []
         kept = self._checkpoint(problems)
+        named = self._ledger.named()
+        self._begun = {uid for uid in named if uid in self._begun or begun(uid)}
         if self._ledger.granted_since(now - QUIET_SECONDS):
-            self._ledger.update(None, kept, lives, now)
+            waiting = named - self._begun  # admitted, and without a control group until they begin
+            self._ledger.update(None, kept, lambda uid: uid in waiting or lives(uid), now)
             if settling or self._ledger.granted_since(now - QUIET_SECONDS):
                 return None
         listed = self._list(problems)

@@ -31,7 +31,7 @@ from colocation.device_plugin.reclaim_work import NOTHING, Identities, Job, Work
 API_SECONDS = 5.0
 ONE_TRY = Backoff(tries=1)  # whoever is evicted is chosen anew in the next round, from what is true then
 
-LATE_SECONDS = 120.0  # after these it is told that something is not known yet
+LATE_SECONDS = 300.0  # after these it is told that something is not known yet; a kubelet settles for 120
 TOLD = 3  # pods that are told by name
 
 Wanted = tuple[str, str, Reclaim, Kubernetes]

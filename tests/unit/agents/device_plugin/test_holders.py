@@ -158,6 +158,20 @@ def test_a_grant_is_held_until_it_is_seen_or_its_time_is_over() -> None:
     assert ledger.ids(MEMORY) == frozenset()
 
 
+def test_a_device_that_is_granted_anew_is_not_seen_with_the_one_who_had_it_before() -> None:
+    """Its pod has ended, and nobody wrote that down yet."""
+    ledger, before = Ledger(), kept("u1", "CM-0-0")
+    ledger.update(None, [before], always, 1.0)
+    ledger.grant(MEMORY, ["CM-0-0"], 2.0)
+    ledger.update(None, [before], always, 2.1)
+    assert ledger.granted_since(2.0)
+    ledger.update(None, [before, kept("u2", "CM-0-0")], always, 2.2)
+    assert not ledger.granted_since(2.0)
+    ledger.grant(MEMORY, ["CM-0-0"], 3.0)
+    ledger.update([listed("one", "CM-0-0")], [before], always, 4.1)
+    assert not ledger.granted_since(3.0)  # the list is asked when nothing is under way, and knows
+
+
 def test_a_grant_during_an_update_is_not_lost() -> None:
     ledger = Ledger()
     ledger.grant(MEMORY, ["CM-0-0"], 100.5)
