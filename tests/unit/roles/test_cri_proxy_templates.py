@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +17,7 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 
 from ansible_collections.colocation.kubernetes.tests.contract.agents.agent_process import PACKAGES
+from ansible_collections.colocation.kubernetes.tests.unit.roles.systemd_judge import complaints, systemd_analyze
 from colocation.cri_proxy import relay
 
 ROLE = Path(__file__).parents[3] / "roles" / "cri_proxy"
@@ -32,13 +32,6 @@ def rendered(template: str, **variables: Any) -> str:
     return text
 
 
-def systemd_analyze(*words: str) -> subprocess.CompletedProcess[str]:
-    program = shutil.which("systemd-analyze")
-    if program is None:
-        pytest.skip("no systemd-analyze here")
-    return subprocess.run([program, *words], capture_output=True, text=True, check=False)
-
-
 @pytest.fixture
 def unit(tmp_path: Path) -> Path:
     path = tmp_path / UNIT
@@ -47,9 +40,7 @@ def unit(tmp_path: Path) -> Path:
 
 
 def test_systemd_reads_the_unit_without_a_word(unit: Path) -> None:
-    done = systemd_analyze("verify", "--man=no", str(unit))
-    about_it = [line for line in done.stderr.splitlines() if UNIT in line and "is not executable" not in line]
-    assert about_it == []
+    assert complaints(unit) == []
 
 
 def test_the_unit_lets_calls_end_that_are_under_way() -> None:

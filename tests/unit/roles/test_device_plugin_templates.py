@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +16,7 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 
 from ansible_collections.colocation.kubernetes.plugins.filter.gpu_unit import gpu_unit
+from ansible_collections.colocation.kubernetes.tests.unit.roles.systemd_judge import complaints, systemd_analyze
 from colocation.common.settings import read
 from colocation.device_plugin.config import Config
 from colocation.device_plugin.gpu_config import GpuMemory
@@ -58,13 +58,6 @@ def _rendered(template: str, **variables: Any) -> str:
     return rendered
 
 
-def _systemd_analyze(*words: str) -> subprocess.CompletedProcess[str]:
-    program = shutil.which("systemd-analyze")
-    if program is None:
-        pytest.skip("no systemd-analyze here")
-    return subprocess.run([program, *words], capture_output=True, text=True, check=False)
-
-
 @pytest.fixture
 def unit(tmp_path: Path) -> Path:
     """As a node with the oldest systemd gets it."""
@@ -74,13 +67,11 @@ def unit(tmp_path: Path) -> Path:
 
 
 def test_systemd_reads_the_unit_without_a_word(unit: Path) -> None:
-    done = _systemd_analyze("verify", "--man=no", str(unit))
-    about_it = [line for line in done.stderr.splitlines() if UNIT in line and "is not executable" not in line]
-    assert about_it == []
+    assert complaints(unit) == []
 
 
 def test_the_unit_is_hardened(unit: Path) -> None:
-    done = _systemd_analyze("security", "--offline=true", "--no-pager", str(unit))
+    done = systemd_analyze("security", "--offline=true", "--no-pager", str(unit))
     if "unrecognized option" in done.stderr:
         pytest.skip("this systemd judges only units that it runs")
     level = re.search(r"Overall exposure level for \S+: ([\d.]+)", done.stdout)

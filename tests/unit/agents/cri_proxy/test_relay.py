@@ -13,7 +13,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 
 import pytest
@@ -173,42 +173,43 @@ def test_a_request_that_does_not_end_is_let_go(placed: Site) -> None:
         assert placed.metric('colocation_cri_requests_total{call="CreateContainer",result="passed unread"} 1')
 
 
-def test_the_end_lets_calls_end_first(placed: Site) -> None:
-    with connected(placed) as (client, server):
+@contextlib.contextmanager
+def ends_beside_a_call(where: Site) -> Iterator[tuple[socket.socket, Callable[[], None]]]:
+    """The relay is told to end while a call is under way: its client, and what answers it. It ends with the call."""
+    with connected(where) as (client, server):
         whole = CREATE + frame(DATA, 1, 1, b"\0\0\0\0\0")
         client.sendall(whole)
         received(server, len(whole))
-        ending = threading.Thread(target=placed.relay.stop, args=(1000,))
+        ending = threading.Thread(target=where.relay.stop, args=(1000,))
         ending.start()
-        until("it is to end", lambda: placed.relay._end)
-        with dialled(placed.path) as other:  # who comes meanwhile is served
-            other.sendall(START)
-            until("it is passed on", lambda: placed.relay.load().connections == 2)
         answer = frame(1, 5, 1, b"\x88")
-        server.sendall(answer)
-        assert received(client, len(answer)) == answer
-        assert received(client, HEAD + 8)[3] == GOAWAY
+
+        def answers() -> None:
+            server.sendall(answer)
+            assert received(client, len(answer)) == answer
+
+        yield client, answers
         assert client.recv(1) == b""
         ending.join(LIMIT)
-        assert not ending.is_alive() and not os.path.exists(placed.path)
+        assert not ending.is_alive() and not os.path.exists(where.path)
+
+
+def test_the_end_lets_calls_end_first_and_serves_who_comes_meanwhile(placed: Site) -> None:
+    with ends_beside_a_call(placed) as (client, answers):
+        until("it is to end", lambda: placed.relay._end)
+        with dialled(placed.path) as other:
+            other.sendall(START)
+            until("it is passed on", lambda: placed.relay.load().connections == 2)
+        answers()
+        assert received(client, HEAD + 8)[3] == GOAWAY
 
 
 def test_in_its_last_seconds_it_turns_callers_away(placed: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(relay, "LAST_SECONDS", 1000.0)
-    with connected(placed) as (client, server):
-        whole = CREATE + frame(DATA, 1, 1, b"\0\0\0\0\0")
-        client.sendall(whole)
-        received(server, len(whole))
-        ending = threading.Thread(target=placed.relay.stop, args=(1000,))
-        ending.start()
+    with ends_beside_a_call(placed) as (client, answers):
         assert received(client, HEAD + 8)[3] == GOAWAY
         assert not os.path.exists(placed.path)
-        answer = frame(1, 5, 1, b"\x88")
-        server.sendall(answer)
-        assert received(client, len(answer)) == answer
-        assert client.recv(1) == b""
-        ending.join(LIMIT)
-        assert not ending.is_alive()
+        answers()
 
 
 def test_the_end_waits_no_longer_than_told(placed: Site) -> None:
