@@ -29,6 +29,7 @@ from colocation.cri_proxy.tunnel import Tunnel
 BUFFER = 1 << 17
 TICK_SECONDS = 1.0
 END_TICK_SECONDS = 0.05
+QUIET_TICKS = 4  # without a call, as a moment: the kubelet makes a container by one call and starts it by the next
 GRACE_SECONDS = 10.0  # a container that was made and whose start is cut short may never be started by the kubelet
 LAST_SECONDS = 3.0  # of these: nobody new comes in, and who is here only ends
 GARBAGE = 20_000  # objects between two looks for cycles; only a connection's end makes any
@@ -73,6 +74,7 @@ class Relay:
         self._next_tick = 0.0
         self._end: float | None = None  # when it ends, calls or not
         self._last = 0.0  # when it turns callers away at the latest, once it is to end
+        self._quiet = 0  # ticks without a call since then
         self._closed = False
         self._asked: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._epoll.register(listener.socket, select.EPOLLIN)
@@ -238,9 +240,10 @@ class Relay:
         pair.close()
 
     def _tick(self) -> None:
-        ends = self._end is not None and not self._closed
-        if ends and (time.monotonic() >= self._last or all(pair.idle for pair in self._pairs.values())):
-            self._turn_away()
+        if self._end is not None and not self._closed:
+            self._quiet = self._quiet + 1 if all(pair.idle for pair in self._pairs.values()) else 0
+            if self._quiet >= QUIET_TICKS or not self._pairs or time.monotonic() >= self._last:
+                self._turn_away()
         pairs = set(self._pairs.values())
         for pair in pairs:
             try:

@@ -174,7 +174,7 @@ def test_a_request_that_does_not_end_is_let_go(placed: Site) -> None:
 
 
 @contextlib.contextmanager
-def ends_beside_a_call(where: Site) -> Iterator[tuple[socket.socket, Callable[[], None]]]:
+def ends_beside_a_call(where: Site) -> Iterator[tuple[socket.socket, Callable[[int], None]]]:
     """The relay is told to end while a call is under way: its client, and what answers it. It ends with the call."""
     with connected(where) as (client, server):
         whole = CREATE + frame(DATA, 1, 1, b"\0\0\0\0\0")
@@ -182,9 +182,9 @@ def ends_beside_a_call(where: Site) -> Iterator[tuple[socket.socket, Callable[[]
         received(server, len(whole))
         ending = threading.Thread(target=where.relay.stop, args=(1000,))
         ending.start()
-        answer = frame(1, 5, 1, b"\x88")
 
-        def answers() -> None:
+        def answers(stream: int) -> None:
+            answer = frame(1, 5, stream, b"\x88")
             server.sendall(answer)
             assert received(client, len(answer)) == answer
 
@@ -200,7 +200,20 @@ def test_the_end_lets_calls_end_first_and_serves_who_comes_meanwhile(placed: Sit
         with dialled(placed.path) as other:
             other.sendall(START)
             until("it is passed on", lambda: placed.relay.load().connections == 2)
-        answers()
+        answers(1)
+        assert received(client, HEAD + 8)[3] == GOAWAY
+
+
+def test_a_container_that_was_made_is_started_before_the_end(placed: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kubelet needs a moment between the two calls."""
+    monkeypatch.setattr(relay, "QUIET_TICKS", 1000)
+    with ends_beside_a_call(placed) as (client, answers):
+        answers(1)
+        until("a moment passes", lambda: placed.relay._quiet)
+        client.sendall(frame(1, 5, 3, b"\x83\x86" + PATH))
+        until("the call is seen", lambda: placed.relay.load().calls)
+        monkeypatch.setattr(relay, "QUIET_TICKS", 4)
+        answers(3)
         assert received(client, HEAD + 8)[3] == GOAWAY
 
 
@@ -209,7 +222,7 @@ def test_in_its_last_seconds_it_turns_callers_away(placed: Site, monkeypatch: py
     with ends_beside_a_call(placed) as (client, answers):
         assert received(client, HEAD + 8)[3] == GOAWAY
         assert not os.path.exists(placed.path)
-        answers()
+        answers(1)
 
 
 def test_the_end_waits_no_longer_than_told(placed: Site) -> None:
