@@ -42,6 +42,8 @@ def refused() -> list[int]:
 @pytest.fixture
 def server(refused: list[int]) -> Iterator[ExtenderServer]:
     made = ExtenderServer("127.0.0.1", 0, respond, refused.append)
+    RELEASED.clear()
+    ANSWERED.clear()
     made.start()
     yield made
     assert made.alive()
