@@ -102,7 +102,7 @@ class _Grant:
     """That the kubelet was told that a container gets a device."""
 
     when: float
-    before: frozenset[str]  # pods that had it by then: that these have it still says nothing of the grant
+    before: frozenset[str]  # pods that had some of it by then: that these have it still says nothing of the grant
 
     def is_seen(self, holders: Set[str], listed: bool) -> bool:
         return bool(holders if listed else holders - self.before)
@@ -119,10 +119,11 @@ class Ledger:
 
     def grant(self, resource: str, ids: Iterable[str], now: float) -> None:
         """The kubelet is told that a container gets these devices."""
+        wanted = frozenset(ids)
         with self._lock:
-            holders = self._holders()
-            for id in ids:
-                self._granted[resource, id] = _Grant(now, frozenset(holders.get((resource, id), ())))
+            old = (held for held in self._held if held.resource == resource and not wanted.isdisjoint(held.ids))
+            grant = _Grant(now, frozenset(held.uid for held in old))
+            self._granted |= {(resource, id): grant for id in wanted}
             self._count()
 
     def update(
@@ -135,8 +136,7 @@ class Ledger:
             self._granted = {
                 device: grant
                 for device, grant in self._granted.items()
-                if now - grant.when < GRANT_SECONDS
-                and not grant.is_seen(holders.get(device, frozenset()), listed is not None)
+                if now - grant.when < GRANT_SECONDS and not grant.is_seen(holders[device], listed is not None)
             }
             self._count()
             return self._held
@@ -158,11 +158,12 @@ class Ledger:
         return frozenset(held.uid for held in self._held if held.uid and held.pod)
 
     def _holders(self) -> dict[tuple[str, str], set[str]]:
-        """Pods that have a device, by UID."""
-        found: dict[tuple[str, str], set[str]] = {}
-        for held in self._held:
+        """Pods that have a device which was granted, by UID."""
+        found: dict[tuple[str, str], set[str]] = {device: set() for device in self._granted}
+        for held in self._held if found else ():
             for id in held.ids:
-                found.setdefault((held.resource, id), set()).add(held.uid)
+                if (held.resource, id) in found:
+                    found[held.resource, id].add(held.uid)
         return found
 
     def _count(self) -> None:
