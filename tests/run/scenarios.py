@@ -90,7 +90,9 @@ def run_scenario(session: Session, name: str) -> None:
     """Run one scenario, in which every Ansible is that of the session's tools."""
     began = time.monotonic()
     command: list[str | Path] = [session.tools.command("molecule"), "test", "--scenario-name", name]
+    label = f"molecule-{name}-{session.tools.core}"
+    when = session.logs / f"{label}.times"  # each task with its time; beside it .times.runs, of the playbooks that the scenario runs
     # The cluster ends with us, also when we are killed.
-    status, log = session.run(command, f"molecule-{name}-{session.tools.core}", COLOCATION_OWNER=str(os.getpid()))
+    status, log = session.run(command, label, COLOCATION_OWNER=str(os.getpid()), ANSIBLE_LOG_PATH=str(when))
     outcome = Outcome(Count(passed=int(status == 0), failed=int(status != 0)), log=log)
     session.report.ended("molecule", session.named(name), time.monotonic() - began, outcome)
