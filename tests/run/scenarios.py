@@ -91,7 +91,7 @@ def run_scenario(session: Session, name: str) -> None:
     began = time.monotonic()
     command: list[str | Path] = [session.tools.command("molecule"), "test", "--scenario-name", name]
     label = f"molecule-{name}-{session.tools.core}"
-    when = session.logs / f"{label}.times"  # each task with its time; beside it .times.runs, of the playbooks that the scenario runs
+    when = session.logs / f"{label}.times"  # of each task; beside it .runs, of the playbooks' that it runs
     # The cluster ends with us, also when we are killed.
     status, log = session.run(command, label, COLOCATION_OWNER=str(os.getpid()), ANSIBLE_LOG_PATH=str(when))
     outcome = Outcome(Count(passed=int(status == 0), failed=int(status != 0)), log=log)
