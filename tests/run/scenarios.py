@@ -3,7 +3,8 @@
 """The parts molecule and long: the scenarios in VMs, some with the newest ansible-core; each is a test.
 
 How many run at a time is counted in VMs: they are emulated, and a kubelet that only waits costs a fifth of a core.
-With five VMs on two cores everything took four times as long, with three twice.
+With five VMs on two cores everything took four times as long, with three twice. A scenario whose VMs only wait from
+then on says so by making the file that COLOCATION_WAITS names, and the next one is begun beside it.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from .setup import Session
 
 WITH_NEWEST_CORE = ("healthy",)
 # Begun first, or one of them would run alone at the end; not memory beside cri_proxy, whose node is the busiest.
-LONGEST = ("agents", "memory", "gpu", "cri_proxy")
-LONG = ("scheduler", "upgrade", "drill")  # what CI has no time for: ./test long
+LONGEST = ("agents", "memory", "gpu", "rejoin", "cri_proxy")
+LONG = ("scheduler", "upgrade", "drill", "rollout")  # what CI has no time for: ./test long
 MEMORY_OF_ONE = 5 << 30  # bytes: a VM, its share of a control plane, and what the page cache saves
 MOST = 12
 OPTIONS = re.compile(r"cluster_options\W*: *\[(.*?)\]", re.DOTALL)
@@ -47,17 +48,23 @@ def run_chosen(session: Session, names: Collection[str]) -> None:
     wanted = {name: vms(session.stage.collection / "molecule" / name) for name in names}
     sessions = {name: session.with_newest_core() if name in WITH_NEWEST_CORE else session for name in wanted}
     waiting, free = in_order(wanted), vms_at_a_time()
-    running: dict[Future[None], int] = {}
+    running: dict[Future[None], str] = {}
+    idle: set[str] = set()
     with ThreadPoolExecutor(len(wanted)) as lanes:
         try:
             while waiting or running:
                 while name := first_that_fits(waiting, wanted, free, alone=not running):
                     waiting.remove(name)
                     free -= wanted[name]
-                    running[lanes.submit(run_scenario, sessions[name], name)] = wanted[name]
-                for done in wait(running, return_when=FIRST_COMPLETED).done:
-                    free += running.pop(done)
+                    running[lanes.submit(run_scenario, sessions[name], name)] = name
+                for done in wait(running, 5, return_when=FIRST_COMPLETED).done:
+                    name = running.pop(done)
+                    free += 0 if name in idle else wanted[name]
                     done.result()
+                for name in set(running.values()) - idle:
+                    if waits_file(sessions[name], name).exists():
+                        idle.add(name)
+                        free += wanted[name]
         finally:
             lanes.shutdown(wait=False, cancel_futures=True)  # a run that is told to end begins no further scenario
 
@@ -90,9 +97,22 @@ def run_scenario(session: Session, name: str) -> None:
     """Run one scenario, in which every Ansible is that of the session's tools."""
     began = time.monotonic()
     command: list[str | Path] = [session.tools.command("molecule"), "test", "--scenario-name", name]
-    label = f"molecule-{name}-{session.tools.core}"
-    when = session.logs / f"{label}.times"  # of each task; beside it .runs, of the playbooks' that it runs
-    # The cluster ends with us, also when we are killed.
-    status, log = session.run(command, label, COLOCATION_OWNER=str(os.getpid()), ANSIBLE_LOG_PATH=str(when))
+    label = label_of(session, name)
+    variables = {
+        "COLOCATION_OWNER": str(os.getpid()),  # the cluster ends with us, also when we are killed
+        "COLOCATION_WAITS": str(waits_file(session, name)),
+        # When each task began; beside it .runs, of the playbooks that the scenario runs.
+        "ANSIBLE_LOG_PATH": str(session.logs / f"{label}.times"),
+    }
+    status, log = session.run(command, label, **variables)
     outcome = Outcome(Count(passed=int(status == 0), failed=int(status != 0)), log=log)
     session.report.ended("molecule", session.named(name), time.monotonic() - began, outcome)
+
+
+def label_of(session: Session, name: str) -> str:
+    return f"molecule-{name}-{session.tools.core}"
+
+
+def waits_file(session: Session, name: str) -> Path:
+    """Which the scenario makes when all that it still does is waiting."""
+    return session.logs / f"{label_of(session, name)}.waits"

@@ -15,7 +15,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from ansible_collections.colocation.kubernetes.tests.cluster.colocation_cluster.cli import load_image
 from ansible_collections.colocation.kubernetes.tests.cluster.colocation_cluster.cluster import Cluster
 from ansible_collections.colocation.kubernetes.tests.cluster.colocation_cluster.reach import inventory
 from ansible_collections.colocation.kubernetes.tests.cluster.colocation_cluster.say import ClusterError, wait_until
@@ -94,26 +93,6 @@ def test_pods_services_logs_and_exec(cluster: Cluster) -> None:
             return False
 
     wait_until(f"the Service {service}", answers, 60)
-
-
-@pytest.mark.parametrize(
-    ("image", "command", "said"),
-    [
-        ("python", ["/usr/bin/python3", "-c", "import ssl, json, sqlite3; print('works')"], "works"),
-        ("kube-scheduler", ["/usr/local/bin/kube-scheduler", "--version"], "Kubernetes v1.36."),
-    ],
-)
-def test_images_for_the_later_parts(cluster: Cluster, image: str, command: list[str], said: str) -> None:
-    load_image(cluster, "worker2", image)
-    run_pod(cluster, image, "worker2", image, command)
-
-    def spoken() -> bool:
-        try:
-            return said in cluster.kubectl("logs", image)
-        except ClusterError:
-            return False
-
-    wait_until(f"{image} to say {said!r}", spoken, 90, lambda: cluster.kubectl("describe", "pod", image))
 
 
 def test_the_inventory_reaches_the_nodes(cluster: Cluster) -> None:

@@ -30,9 +30,11 @@ class SessionDouble:
     stage: Any
     begun: list[str]
     meeting: threading.Barrier
+    logs: Path
     report: Report = dataclasses.field(default_factory=Report)
     core: str = "2.19"
     failing: tuple[str, ...] = ()
+    idle: tuple[str, ...] = ()
 
     @property
     def tools(self) -> Any:
@@ -46,6 +48,8 @@ class SessionDouble:
 
     def run(self, command: list[str], log: str, **more: str) -> tuple[int, Path]:
         self.begun.append(log)
+        if log in self.idle:
+            Path(more["COLOCATION_WAITS"]).touch()
         if log in ("molecule-agents-2.19", "molecule-healthy-2.21"):
             self.meeting.wait(20)
         return int(command[-1] in self.failing), Path(__file__)
@@ -60,7 +64,7 @@ def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SessionDouble:
         (place / "cluster.yml").write_text(json.dumps({"cluster_options": ["--node", "plain"] * vms}))
     monkeypatch.setattr(scenarios, "vms_at_a_time", lambda: 3)
     monkeypatch.setattr(scenarios, "WITH_NEWEST_CORE", ("healthy",))
-    return SessionDouble(SimpleNamespace(collection=tmp_path), [], threading.Barrier(2))
+    return SessionDouble(SimpleNamespace(collection=tmp_path), [], threading.Barrier(2), tmp_path)
 
 
 def test_two_run_at_once_the_longest_first(session: SessionDouble) -> None:
@@ -103,6 +107,14 @@ def test_one_that_no_other_fits_beside_runs_alone(session: SessionDouble, monkey
     session.meeting = threading.Barrier(1)
     scenarios.run(session)  # type: ignore[arg-type]
     assert session.begun[0] == "molecule-agents-2.19"
+    assert session.report.count.passed == 3
+
+
+def test_another_is_begun_beside_one_that_only_waits(session: SessionDouble, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With room for the two VMs of one scenario, the other would never meet it."""
+    monkeypatch.setattr(scenarios, "vms_at_a_time", lambda: 2)
+    session.idle = ("molecule-agents-2.19",)
+    scenarios.run(session)  # type: ignore[arg-type]
     assert session.report.count.passed == 3
 
 
