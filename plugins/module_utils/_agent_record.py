@@ -9,7 +9,6 @@ record that speaks of it, and never while a switch is unfinished.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import time
@@ -24,6 +23,7 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_decid
     Record,
     Setup,
 )
+from ansible_collections.colocation.kubernetes.plugins.module_utils._directory_lock import lock
 from ansible_collections.colocation.kubernetes.plugins.module_utils._files import (
     FileState,
     digest,
@@ -94,31 +94,16 @@ class RecordStore:
         sleep: Callable[[float], None] = time.sleep,
     ) -> Iterator[None]:
         """Keep other runs out: a run whose controller was killed goes on for a while on the node."""
-        deadline = clock() + timeout
-        while (handle := self._try_lock()) is None:
-            if clock() >= deadline:
-                raise Busy(
-                    f"another run has worked on this node's agents for {timeout:g} s and still does; "
-                    f"wait for its end (fuser -v {self.directory} names its process)"
-                )
-            sleep(0.5)
+        handle = lock(self.directory, self._make_home, timeout, clock, sleep)
+        if handle is None:
+            raise Busy(
+                f"another run has worked on this node's agents for {timeout:g} s and still does; "
+                f"wait for its end (fuser -v {self.directory} names its process)"
+            )
         try:
             yield
         finally:
             os.close(handle)
-
-    def _try_lock(self) -> int | None:
-        """The lock, on the directory itself: it leaves no file, and goes when its process does."""
-        self._make_home()
-        handle = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.path.samestat(os.fstat(handle), os.stat(self.directory)):
-                return handle
-        except (BlockingIOError, FileNotFoundError):  # held; or just removed by its holder
-            pass
-        os.close(handle)
-        return None
 
     def _make_home(self) -> None:
         os.makedirs(os.path.dirname(self.directory), 0o755, exist_ok=True)

@@ -12,12 +12,12 @@ state directory names it (the one to go back to). How one is made is `_agent_ins
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import secrets
 import shutil
 import stat
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -35,6 +35,7 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_tree 
     faults,
     read_record,
 )
+from ansible_collections.colocation.kubernetes.plugins.module_utils._directory_lock import LOCK_SECONDS, lock
 from ansible_collections.colocation.kubernetes.plugins.module_utils._files import put_link, remove, remove_leftover
 
 PARTIAL = ".partial-"
@@ -179,18 +180,27 @@ def free(path: str) -> int:
 
 
 @contextlib.contextmanager
-def locked(root: str) -> Iterator[str]:
+def locked(
+    root: str,
+    timeout: float = LOCK_SECONDS,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Iterator[str]:
     """Make the directory of releases and hold it, so that two runs don't take each other's half-made release away."""
     root = os.path.realpath(root)
     releases = os.path.join(root, RELEASES)
-    for directory in (root, releases):
-        _make_directory(directory)
-    handle = os.open(releases, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+    def make() -> None:
+        for directory in (root, releases):
+            _make_directory(directory)
+
+    handle = lock(releases, make, timeout, clock, sleep)
+    if handle is None:
+        raise ReleaseError(
+            f"another run has changed {releases} for {timeout:g} s and still does; "
+            f"wait for its end (fuser -v {releases} names its process)"
+        )
     try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise ReleaseError(f"another run is changing {releases}; try again when it is done") from None
         yield releases
     finally:
         os.close(handle)

@@ -208,6 +208,7 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_servi
     noted_resources,
 )
 from ansible_collections.colocation.kubernetes.plugins.module_utils._command import runner
+from ansible_collections.colocation.kubernetes.plugins.module_utils._directory_lock import LOCK_SECONDS
 from ansible_collections.colocation.kubernetes.plugins.module_utils._files import in_words
 from ansible_collections.colocation.kubernetes.plugins.module_utils._ledger import Ledger, LedgerError
 from ansible_collections.colocation.kubernetes.plugins.module_utils._ledger_options import STATE_DIR
@@ -235,7 +236,6 @@ ARGUMENTS = {
 }
 NEEDED = ["unit_content", "config", "config_content", "release", "check_command", "health_url"]
 PROC = "/proc"  # tests put a directory here
-LOCK_SECONDS = 120  # more than another run takes for an agent, way back included
 
 
 def wanted(params: dict) -> Agent:

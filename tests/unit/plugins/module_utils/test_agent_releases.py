@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -236,14 +238,34 @@ def test_something_else_at_current_is_left(node: Node) -> None:
 
 
 def test_one_run_at_a_time(node: Node) -> None:
+    now = [0.0]
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+
     with (
         locked(str(node.root)),
-        pytest.raises(ReleaseError, match="another run is changing .*; try again"),
-        locked(str(node.root)),
+        pytest.raises(ReleaseError, match="another run has changed .* for 3 s and still does; wait for its end"),
+        locked(str(node.root), 3, lambda: now[0], sleep),
     ):
         pass
+    assert now[0] >= 3
     with locked(str(node.root)) as releases:
         assert releases == str(node.releases)
+
+
+def test_the_end_of_a_killed_run_is_waited_for(node: Node) -> None:
+    """Its controller is gone, its module is not; meanwhile it removes all, the directory that we wait for too."""
+    with contextlib.ExitStack() as first:
+        first.enter_context(locked(str(node.root)))
+
+        def end(seconds: float) -> None:
+            shutil.rmtree(node.root)
+            first.close()
+
+        with locked(str(node.root), 3, sleep=end) as releases:
+            assert releases == str(node.releases)
+            assert node.releases.is_dir()
 
 
 def test_directories_get_their_modes_under_any_umask(node: Node) -> None:
