@@ -21,7 +21,7 @@ from .setup import Session
 
 WITH_NEWEST_CORE = ("healthy",)
 # Begun first, or one of them would run alone at the end; not memory beside cri_proxy, whose node is the busiest.
-LONGEST = ("agents", "memory", "gpu", "rejoin", "cri_proxy")
+LONGEST = ("agents", "memory", "gpu", "rejoin", "healthy", "cri_proxy")
 LONG = ("scheduler", "upgrade", "drill", "rollout")  # what CI has no time for: ./test long
 MEMORY_OF_ONE = 5 << 30  # bytes: a VM, its share of a control plane, and what the page cache saves
 MOST = 12
