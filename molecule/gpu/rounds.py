@@ -72,8 +72,12 @@ def document(name: str, shape: tuple[int, ...], bound: bool) -> dict[str, Any]:
         }
         for n, gib in enumerate(shape)
     ]
-    spec = {"containers": containers, "terminationGracePeriodSeconds": 1, "automountServiceAccountToken": False}
-    spec |= {"hostNetwork": True}  # CNI's programs would take a third of the time
+    spec = {
+        "containers": containers,
+        "hostNetwork": True,  # CNI's programs would take a third of the time
+        "terminationGracePeriodSeconds": 1,
+        "automountServiceAccountToken": False,
+    }
     spec |= {"nodeName": NODE} if bound else {"schedulerName": "upper"}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": SPACE}, "spec": spec}
 

@@ -23,7 +23,7 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_decid
     Record,
     Setup,
 )
-from ansible_collections.colocation.kubernetes.plugins.module_utils._directory_lock import lock
+from ansible_collections.colocation.kubernetes.plugins.module_utils._directory_lock import locked
 from ansible_collections.colocation.kubernetes.plugins.module_utils._files import (
     FileState,
     digest,
@@ -94,16 +94,12 @@ class RecordStore:
         sleep: Callable[[float], None] = time.sleep,
     ) -> Iterator[None]:
         """Keep other runs out: a run whose controller was killed goes on for a while on the node."""
-        handle = lock(self.directory, self._make_home, timeout, clock, sleep)
-        if handle is None:
-            raise Busy(
-                f"another run has worked on this node's agents for {timeout:g} s and still does; "
-                f"wait for its end (fuser -v {self.directory} names its process)"
-            )
-        try:
+        busy = Busy(
+            f"another run has worked on this node's agents for {timeout:g} s and still does; "
+            f"wait for its end (fuser -v {self.directory} names its process)"
+        )
+        with locked(self.directory, self._make_home, timeout, busy, clock, sleep):
             yield
-        finally:
-            os.close(handle)
 
     def _make_home(self) -> None:
         os.makedirs(os.path.dirname(self.directory), 0o755, exist_ok=True)

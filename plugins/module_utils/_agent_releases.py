@@ -35,7 +35,8 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_tree 
     faults,
     read_record,
 )
-from ansible_collections.colocation.kubernetes.plugins.module_utils._directory_lock import LOCK_SECONDS, lock
+from ansible_collections.colocation.kubernetes.plugins.module_utils._directory_lock import LOCK_SECONDS
+from ansible_collections.colocation.kubernetes.plugins.module_utils._directory_lock import locked as locked_directory
 from ansible_collections.colocation.kubernetes.plugins.module_utils._files import put_link, remove, remove_leftover
 
 PARTIAL = ".partial-"
@@ -194,16 +195,12 @@ def locked(
         for directory in (root, releases):
             _make_directory(directory)
 
-    handle = lock(releases, make, timeout, clock, sleep)
-    if handle is None:
-        raise ReleaseError(
-            f"another run has changed {releases} for {timeout:g} s and still does; "
-            f"wait for its end (fuser -v {releases} names its process)"
-        )
-    try:
+    busy = ReleaseError(
+        f"another run has changed {releases} for {timeout:g} s and still does; "
+        f"wait for its end (fuser -v {releases} names its process)"
+    )
+    with locked_directory(releases, make, timeout, busy, clock, sleep):
         yield releases
-    finally:
-        os.close(handle)
 
 
 def _make_directory(path: str) -> None:

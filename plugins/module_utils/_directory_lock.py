@@ -4,28 +4,36 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 LOCK_SECONDS = 120  # more than another run takes for an agent, way back included
 POLL_SECONDS = 0.5
 
 
-def lock(
+@contextlib.contextmanager
+def locked(
     directory: str,
     make: Callable[[], None],
     timeout: float,
+    busy: Exception,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
-) -> int | None:
-    """Hold the directory, which `make` makes where it is missing, until the handle is closed; None where another held
-    it for `timeout` seconds. A run whose controller was killed goes on for a while on the node."""
+) -> Iterator[None]:
+    """Hold the directory, which `make` makes where it is missing; raise `busy` where another held it for `timeout`
+    seconds. A run whose controller was killed goes on for a while on the node."""
     deadline = clock() + timeout
-    while (handle := _try(directory, make)) is None and clock() < deadline:
+    while (handle := _try(directory, make)) is None:
+        if clock() >= deadline:
+            raise busy
         sleep(POLL_SECONDS)
-    return handle
+    try:
+        yield
+    finally:
+        os.close(handle)
 
 
 def _try(directory: str, make: Callable[[], None]) -> int | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import fcntl
+import functools
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,6 +23,7 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._cri_call im
     ContainerRuntime,
     RuntimeSilent,
 )
+from ansible_collections.colocation.kubernetes.plugins.module_utils._directory_lock import locked
 from ansible_collections.colocation.kubernetes.plugins.module_utils._files import (
     FileState,
     put_file,
@@ -185,24 +186,13 @@ class HostSide:
         if only_look and not os.path.isdir(directory):  # somebody removed it, and nobody works here
             yield
             return
-        os.makedirs(directory, 0o750, exist_ok=True)
-        handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            end = self._clock() + timeout
-            while True:
-                try:
-                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    if self._clock() >= end:
-                        raise RejoinRefused(
-                            f"an earlier run still works on this host after {timeout:g} s (fuser -v {directory} names "
-                            "its process); wait for its end and run again"
-                        ) from None
-                    self._sleep(0.5)
+        busy = RejoinRefused(
+            f"an earlier run still works on this host after {timeout:g} s (fuser -v {directory} names "
+            "its process); wait for its end and run again"
+        )
+        make = functools.partial(os.makedirs, directory, 0o750, exist_ok=True)
+        with locked(directory, make, timeout, busy, self._clock, self._sleep):
             yield
-        finally:
-            os.close(handle)
 
     def _stop_pods(self, grace: int, timeout: float) -> list[str]:
         """End all containers, then their pods; what the runtime said against it.

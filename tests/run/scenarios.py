@@ -20,8 +20,9 @@ from .report import Count, Outcome
 from .setup import Session
 
 WITH_NEWEST_CORE = ("healthy",)
-# Begun first, or one of them would run alone at the end; not memory beside cri_proxy, whose node is the busiest.
-LONGEST = ("agents", "memory", "gpu", "rejoin", "healthy", "cri_proxy")
+# Begun first, or one of them would run alone at the end; not memory beside cri_proxy, whose node is the busiest, so
+# shorter ones stand between them.
+FIRST = ("agents", "memory", "gpu", "rejoin", "healthy", "cri_proxy")
 LONG = ("scheduler", "upgrade", "drill", "rollout")  # what CI has no time for: ./test long
 MEMORY_OF_ONE = 5 << 30  # bytes: a VM, its share of a control plane, and what the page cache saves
 MOST = 12
@@ -47,32 +48,29 @@ def run_chosen(session: Session, names: Collection[str]) -> None:
     """Run these scenarios, as many at a time as the machine can bear."""
     wanted = {name: vms(session.stage.collection / "molecule" / name) for name in names}
     sessions = {name: session.with_newest_core() if name in WITH_NEWEST_CORE else session for name in wanted}
-    waiting, free = in_order(wanted), vms_at_a_time()
+    waiting, room = in_order(wanted), vms_at_a_time()
     running: dict[Future[None], str] = {}
-    idle: set[str] = set()
+
+    def free() -> int:
+        return room - sum(wanted[name] for name in running.values() if not waits_file(sessions[name], name).exists())
+
     with ThreadPoolExecutor(len(wanted)) as lanes:
         try:
             while waiting or running:
-                while name := first_that_fits(waiting, wanted, free, alone=not running):
+                while name := first_that_fits(waiting, wanted, free(), alone=not running):
                     waiting.remove(name)
-                    free -= wanted[name]
                     running[lanes.submit(run_scenario, sessions[name], name)] = name
                 for done in wait(running, 5, return_when=FIRST_COMPLETED).done:
-                    name = running.pop(done)
-                    free += 0 if name in idle else wanted[name]
+                    del running[done]
                     done.result()
-                for name in set(running.values()) - idle:
-                    if waits_file(sessions[name], name).exists():
-                        idle.add(name)
-                        free += wanted[name]
         finally:
             lanes.shutdown(wait=False, cancel_futures=True)  # a run that is told to end begins no further scenario
 
 
 def in_order(wanted: Mapping[str, int]) -> list[str]:
-    """The longest first, then those with the most VMs."""
-    others = sorted(wanted.keys() - set(LONGEST), key=lambda name: (-wanted[name], name))
-    return [name for name in LONGEST if name in wanted] + others
+    """Those of FIRST, then those with the most VMs."""
+    others = sorted(wanted.keys() - set(FIRST), key=lambda name: (-wanted[name], name))
+    return [name for name in FIRST if name in wanted] + others
 
 
 def first_that_fits(waiting: list[str], wanted: Mapping[str, int], free: int, alone: bool) -> str:

@@ -31,7 +31,7 @@ def cluster() -> Iterator[Cluster]:
     found.down()
 
 
-def run_pod(cluster: Cluster, name: str, node: str, image: str, command: list[str]) -> None:
+def run_pod(cluster: Cluster, name: str, node: str, command: list[str]) -> None:
     pod = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -40,7 +40,7 @@ def run_pod(cluster: Cluster, name: str, node: str, image: str, command: list[st
             "nodeName": node,
             "terminationGracePeriodSeconds": 0,
             "containers": [
-                {"name": "main", "image": f"colocation.test/{image}:1", "imagePullPolicy": "Never", "command": command}
+                {"name": "main", "image": "colocation.test/workload:1", "imagePullPolicy": "Never", "command": command}
             ],
         },
     }
@@ -75,8 +75,8 @@ def test_the_guests_clock_is_right(cluster: Cluster) -> None:
 
 
 def test_pods_services_logs_and_exec(cluster: Cluster) -> None:
-    run_pod(cluster, "server", "worker1", "workload", ["sh", "-c", "echo hello; exec httpd -f -p 8080 -h /etc"])
-    run_pod(cluster, "client", "worker2", "workload", ["sleep", "100000"])
+    run_pod(cluster, "server", "worker1", ["sh", "-c", "echo hello; exec httpd -f -p 8080 -h /etc"])
+    run_pod(cluster, "client", "worker2", ["sleep", "100000"])
     for name in ("server", "client"):
         wait_pod(cluster, name)
     assert cluster.kubectl("logs", "server").strip() == "hello"
