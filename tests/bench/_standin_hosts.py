@@ -1,6 +1,6 @@
 # Copyright: colocation.kubernetes contributors
 # Apache-2.0 License (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Stand-ins for nodes: a real sshd on this machine that listens on a port for each, and modules that only answer.
+"""Stand-ins for nodes: real sshds on this machine that listen on a port for each, and modules that only answer.
 
 A stand-in's module is the real one with all that it imports, so Ansible packs, sends and starts as much as for a node;
 its work is left out, for what is measured is the controller.
@@ -13,6 +13,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,7 @@ MaxStartups 500
 MaxSessions 100
 LogLevel ERROR
 """
+PORTS = 16  # of one sshd; it refuses more
 PASSWD = "sshd:x:110:65534::/run/sshd:/usr/sbin/nologin\n"
 
 
@@ -59,7 +61,7 @@ def standin_module(name: str, answer: dict[str, Any]) -> str:
 
 
 class StandinHosts:
-    """Runs sshd in a mount and PID namespace of its own until `stop`; `variables` are those of each host."""
+    """Runs their sshds in a mount and PID namespace of its own until `stop`; `variables` are those of each host."""
 
     def __init__(self, place: Path, count: int) -> None:
         self.place = place
@@ -70,8 +72,10 @@ class StandinHosts:
                 check=True,
                 capture_output=True,
             )
-        ports = "".join(f"ListenAddress 127.0.0.1:{port}\n" for port in self.ports)
-        (place / "sshd_config").write_text(CONFIG.format(place=place) + ports)
+        self._parts = [self.ports[first : first + PORTS] for first in range(0, count, PORTS)]
+        for number, part in enumerate(self._parts):
+            ports = "".join(f"ListenAddress 127.0.0.1:{port}\n" for port in part)
+            (place / f"sshd_config{number}").write_text(CONFIG.format(place=place) + ports)
         self._log = place / "sshd.log"
         with self._log.open("ab") as log:
             self._process = subprocess.Popen([*ENDS_WITH_US, *self._command()], stdout=log, stderr=log)
@@ -82,7 +86,7 @@ class StandinHosts:
         brought = unpacked("openssh-server", ("openssh-server",)) if server is None else None
         program = server or str(brought / "usr/sbin/sshd")  # type: ignore[operator]
         session = brought / "usr/lib/openssh/sshd-session" if brought else None
-        words = [program, "-D", "-e", "-f", str(self.place / "sshd_config")]
+        words = [program, "-D", "-e"]
         if session is not None and session.exists():  # of OpenSSH 9.8 and later
             words += ["-o", f"SshdSessionPath={session}", "-o", f"SshdAuthPath={session.with_name('sshd-auth')}"]
         (self.place / "passwd").write_text(PASSWD + Path("/etc/passwd").read_text())
@@ -90,24 +94,26 @@ class StandinHosts:
             ["mount", "--bind", str(self.place / "passwd"), "/etc/passwd"],
             ["mount", "-t", "tmpfs", "none", "/run"],
             ["mkdir", "/run/sshd"],
-            ["exec", *words],
         ]
-        prepare = " && ".join(map(shlex.join, steps))
+        configs = [str(self.place / f"sshd_config{number}") for number in range(len(self._parts))]
+        *beside, last = [shlex.join([*words, "-f", config]) for config in configs]
+        prepare = " && ".join([*map(shlex.join, steps), " ".join([*(f"{one} &" for one in beside), f"exec {last}"])])
         return ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", prepare]
 
     def until_ready(self) -> None:
-        """Wait until the last host lets us in."""
+        """Wait until the last host of each sshd lets us in."""
         settings = ("BatchMode=yes", "StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null")
         options = [word for setting in settings for word in ("-o", setting)]
-        where = ["-i", str(self.place / "key"), "-p", str(self.ports[-1]), "root@127.0.0.1"]
-        login = ["ssh", "-F", "none", *options, *where, "true"]
 
-        def answers() -> bool:
+        def answers(port: int) -> bool:
             if self._process.poll() is not None:
                 raise SystemExit(f"sshd ended:\n{self._log.read_text()[-2000:]}")
+            where = ["-i", str(self.place / "key"), "-p", str(port), "root@127.0.0.1"]
+            login = ["ssh", "-F", "none", *options, *where, "true"]
             return subprocess.run(login, capture_output=True, check=False).returncode == 0
 
-        wait_until("the stand-ins' sshd", answers, 30, lambda: self._log.read_text()[-2000:])
+        for part in self._parts:
+            wait_until("the stand-ins' sshd", partial(answers, part[-1]), 30, lambda: self._log.read_text()[-2000:])
 
     def variables(self, number: int) -> dict[str, Any]:
         """How Ansible reaches one."""
