@@ -26,6 +26,7 @@ from .say import ClusterError
 CONTROL_PLANE = "control plane"
 BETWEEN = (3.0, 15.0)  # seconds from the end of a blow to the next in the same place
 CHURN_SECONDS = 3.0
+CHURNED = 0.1  # so many of the pods that could have been deleted must have been
 PATIENCE = 90.0  # what is to be killed may be starting, after the blow before this one
 AGAIN_SECONDS = 1.0
 Strike = Callable[[Cluster, str], None]
@@ -78,10 +79,15 @@ def _kill_api_server(cluster: Cluster, _place: str) -> None:
     cluster.world.ask({"signal": {"name": "kube-apiserver", "number": int(signal.SIGKILL)}})
 
 
-def _start_api_server(cluster: Cluster, _place: str) -> None:
+def _start_api_server(cluster: Cluster, place: str) -> None:
     reply = cluster.world.ask({"again": {"name": "kube-apiserver"}})
     if "error" in reply:
         raise ClusterError(str(reply["error"]))
+    _surely(_api_is_ready, cluster, place, PATIENCE)
+
+
+def _api_is_ready(cluster: Cluster, _place: str) -> None:
+    cluster.kubectl("get", "--raw", "/readyz")
 
 
 def _kill(unit: str) -> Strike:
@@ -105,7 +111,7 @@ PASSING = {
         Blow("the network is cut", _link("down"), _link("up"), (5.0, 40.0)),
     )
 }
-ON_CONTROL_PLANE = Blow("the API server is killed", _kill_api_server, _start_api_server, (2.0, 20.0))
+ON_CONTROL_PLANE = Blow("the API server is killed", _kill_api_server, _start_api_server, (2.0, 20.0), needs=40.0)
 LASTING = {
     blow.name: blow
     for blow in (
@@ -152,8 +158,9 @@ def _tell(line: str) -> None:
 
 @dataclass(slots=True)
 class Count:
-    """What came of the plan, by kind of blow."""
+    """What came of the plan, by kind of blow, and of the pods that were deleted meanwhile."""
 
+    seconds: float = 0.0
     planned: Counter[str] = field(default_factory=Counter)
     struck: Counter[str] = field(default_factory=Counter)
     deleted: int = 0
@@ -165,15 +172,16 @@ class Count:
 
     def failures(self) -> list[str]:
         """Why this drill says less than it was to say."""
-        never = [kind for kind in sorted(self.planned) if not self.struck[kind]]
-        return [*self.errors, *(f"not struck once: {kind}" for kind in never)]
+        never = [f"not struck once: {kind}" for kind in sorted(self.planned) if not self.struck[kind]]
+        few = self.deleted < CHURNED * self.seconds / CHURN_SECONDS
+        return [*self.errors, *never, *([f"only {self.deleted} pods deleted in {self.seconds:g} s"] if few else [])]
 
 
 def drill(cluster: Cluster, seed: int, seconds: float, selector: str, namespace: str) -> Count:
     """Strike by the plan, each place in a thread of its own, and delete a pod of `selector` every few seconds."""
     over = threading.Event()
     planned = plan(seed, seconds, cluster.spec.names())
-    count = Count(Counter(each.blow for each in planned))
+    count = Count(seconds, Counter(each.blow for each in planned))
     began = time.monotonic()
     places = sorted({each.place for each in planned})
     each_place = [[each for each in planned if each.place == place] for place in places]

@@ -115,14 +115,14 @@ class ClusterDouble:
                 raise ClusterError(f"no {word}")
 
 
-def strike(monkeypatch: pytest.MonkeyPatch, cluster: ClusterDouble, *blows: str) -> int:
+def strike(monkeypatch: pytest.MonkeyPatch, cluster: ClusterDouble, *blows: str, seconds: float = 0.0) -> int:
     """Run the tool's command with a plan that has only these, at once."""
     for name, value in {"CHURN_SECONDS": 0.01, "AGAIN_SECONDS": 0.0, "PATIENCE": 0.05}.items():
         monkeypatch.setattr(drill, name, value)
     place = {ON_CONTROL_PLANE.name: CONTROL_PLANE}
     planned = [Planned(0.0, place.get(blow, "worker1"), blow, 0.0) for blow in blows]
     monkeypatch.setattr(drill, "plan", lambda *_arguments: planned)
-    options: Any = SimpleNamespace(seed=1, seconds=0.0, selector="drill=yes", namespace="default")
+    options: Any = SimpleNamespace(seed=1, seconds=seconds, selector="drill=yes", namespace="default")
     return cli._drill(options, cluster)  # type: ignore[arg-type]
 
 
@@ -151,6 +151,27 @@ def test_a_node_that_starts_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> No
         *["true"] * 4,
         "systemctl",
     ]
+
+
+def test_the_api_server_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = ClusterDouble(readyz=3)
+    assert strike(monkeypatch, cluster, ON_CONTROL_PLANE.name) == 0
+    assert cluster.asked.count("get --raw /readyz") == 4
+
+
+@given(SEEDS)
+def test_the_api_server_is_there_for_most_of_a_long_drill(seed: int) -> None:
+    """Pods come and go meanwhile; it takes some ten seconds to start."""
+    kills = [each for each in plan(seed, 1800, NODES) if each.place == CONTROL_PLANE]
+    assert sum(each.lasting + 12 for each in kills) < 900
+
+
+def test_pods_that_did_not_come_and_go_are_an_error(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As when the API server is hardly ever there."""
+    assert strike(monkeypatch, ClusterDouble(delete=10**9), "the kubelet is killed", seconds=60.0) == 1
+    assert "only 0 pods deleted in 60 s" in capsys.readouterr().err
 
 
 def test_a_kind_that_never_was_struck_is_an_error(
