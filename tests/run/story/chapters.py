@@ -66,11 +66,15 @@ def offers(scene: Scene) -> Look:
 
 def memory_table(scene: Scene) -> Sequence[str]:
     """What the agents themselves say of the memory, zone by zone."""
-    lines = []
-    page = "import urllib.request as u; print(u.urlopen('http://127.0.0.1:9461/status').read().decode())"
-    for node, text in scene.on_all(lambda node: scene.ssh(node, f"python3 -c {shlex.quote(page)}")).items():
-        lines += [f"{node}, {zone}" for zone in readings.zones(json.loads(text))]
-    return lines
+    pages = scene.on_all(lambda node: _device_plugin(scene, node))
+    return [f"{node}, {zone}" for node, page in pages.items() for zone in readings.zones(page)]
+
+
+def _device_plugin(scene: Scene, node: str) -> dict[str, Any]:
+    """What the device plugin says of itself; nothing while it does not answer."""
+    ask = "import urllib.request as u; print(u.urlopen('http://127.0.0.1:9461/status').read().decode())"
+    said: dict[str, Any] = json.loads(scene.ssh(node, f"python3 -c {shlex.quote(ask)} 2>/dev/null || echo '{{}}'"))
+    return said
 
 
 # -- batch work -------------------------------------------------------------------------------------------
@@ -205,7 +209,7 @@ def gpu_shared(scene: Scene) -> Look:
 
 
 def _told_gpu(scene: Scene, pod: str) -> str:
-    script = 'echo "$DOSLAB_IO_GPU_UUID ($DOSLAB_IO_GPU_RESOURCE_USED_BY_CONTAINER units)"'
+    script = 'echo "$DOSLAB_IO_GPU_UUID ($DOSLAB_IO_GPU_RESOURCE_USED_BY_CONTAINER MiB)"'
     words = ("kubectl", "exec", f"--namespace={workloads.NAMESPACE}", pod, "--", "/bin/busybox", "sh", "-c", script)
     text = scene.tool(*words).strip()
     return "" if text.startswith("(") else text
@@ -262,10 +266,10 @@ def repairs(scene: Scene) -> None:
 
 
 def is_back(scene: Scene) -> Look:
-    """The node is Ready, offers memory again, and its service runs."""
+    """The node is Ready, its device plugin offers memory again as the kubelet knows it, and its service runs."""
     ready = readings.is_ready(scene.api.get(f"/api/v1/nodes/{HOT}"))
     service = [pod for pod in workloads.placed(scene.pods(), "online") if readings.is_well(pod)]
-    offered = _allocatable(scene, HOT) is not None
+    offered = _device_plugin(scene, HOT).get("healthy") is True
     seen = (
         f"{HOT} is {'Ready' if ready else 'NotReady'}, {'offers' if offered else 'does not offer'} memory, "
         f"its online pod is {'well' if service else 'not Ready'}"
@@ -295,12 +299,7 @@ def uninstall(scene: Scene) -> None:
 
 
 def _offered(scene: Scene, node: str) -> int:
-    return _allocatable(scene, node) or 0
-
-
-def _allocatable(scene: Scene, node: str) -> int | None:
-    found = scene.api.get(f"/api/v1/nodes/{node}")["status"].get("allocatable", {}).get(readings.MEMORY)
-    return None if found is None else int(found)
+    return int(scene.api.get(f"/api/v1/nodes/{node}")["status"].get("allocatable", {}).get(readings.MEMORY, 0))
 
 
 def _where(scene: Scene, role: str) -> Counter[str]:
@@ -382,7 +381,7 @@ STORY: tuple[Step[Scene], ...] = (
         f"{workloads.NEW_PODS} small pods are placed by real use, as many by requests, by which {HOT} looks idle.",
         before=Wait(f"a lower score for {HOT} than for {OTHER}", scored, 240),
         act=new_start,
-        until=Wait(f"all new pods running, none of those placed by real use on {HOT}", new_placed, 240),
+        until=Wait(f"all new pods running, none of those placed by real use on {HOT}", new_placed, 420),
     ),
     Step(
         "break",

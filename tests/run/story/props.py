@@ -62,7 +62,7 @@ def take_away(scene: Scene) -> None:
     for thing in workloads.migrator()[1:]:
         scene.api.delete(thing)
     scene.on_all(lambda node: scene.ssh(node, f"rm -f {MIGRATOR_FILE} {GPU_FILE}"))
-    until = scene.now() + 120
+    until = scene.now() + 240
     while scene.api.there(workloads.namespace()):
         if scene.now() > until:
             raise Trouble(f"the namespace {workloads.NAMESPACE} of an earlier telling does not go")
