@@ -17,7 +17,7 @@ from colocation.common.status import Status, to_text
 from colocation.scheduler.cluster import Cluster
 from colocation.scheduler.counters import Counters
 from colocation.scheduler.engine import Engine
-from colocation.scheduler.explain import Explanation, by_load, explain, to_document, to_table
+from colocation.scheduler.explain import Explanation, by_load, explain, rows_for, to_document, to_table
 from colocation.scheduler.http_stream import Request
 from colocation.scheduler.pods import NOTHING_SAID, Pod
 from colocation.scheduler.ranking import Need, Ranked
@@ -36,6 +36,7 @@ class Decision:
 
     when: float  # seconds since 1970
     pod: str
+    uid: str
     profile: str
     need: Need
     candidates: int
@@ -93,52 +94,32 @@ class Answers:
         return filter_result(names, refused)
 
     def _prioritize(self, engine: Engine, question: Question) -> str:
-        pod, names = question.pod, question.names
+        pod, names, log_it = question.pod, question.names, engine.config.log_decisions
 
-        def ask(cluster: Cluster, now: float) -> tuple[Ranked, Need] | None:
+        def ask(cluster: Cluster, now: float) -> tuple[Ranked, Need, list[Explanation]] | None:
             ranked = cluster.prioritize(pod, names, now)
-            return None if ranked is None else (ranked, cluster.need_of(pod))
+            if ranked is None:
+                return None
+            need, logged = cluster.need_of(pod), [ranked.favourite] if ranked.favourite and log_it else []
+            return ranked, need, explain(cluster, pod.scheduler, need, now, logged, pod.uid)
 
         found = engine.ask(ask)
         if found is None:
             self._counters.decisions.add(profile=NO_PROFILE, result="no opinion")
             return no_opinion(names)
-        ranked, need = found
-        self._remember(engine, pod, ranked, need, len(names))
+        ranked, need, reasons = found
+        decision = self._remember(pod, ranked, need, len(names))
+        if log_it:
+            _log(decision, ranked.unknown, reasons)
         return ranked.text
 
-    def _remember(self, engine: Engine, pod: Pod, ranked: Ranked, need: Need, candidates: int) -> None:
+    def _remember(self, pod: Pod, ranked: Ranked, need: Need, candidates: int) -> Decision:
         decision = Decision(
-            time.time(), pod.key, pod.scheduler, need, candidates, ranked.favourite, ranked.load, ranked.full
+            time.time(), pod.key, pod.uid, pod.scheduler, need, candidates, ranked.favourite, ranked.load, ranked.full
         )
         self.decisions.append(decision)
         self._counters.decisions.add(profile=pod.scheduler, result="favourite" if ranked.favourite else "none")
-        if engine.config.log_decisions:
-            self._log(engine, decision, ranked.unknown)
-
-    def _log(self, engine: Engine, decision: Decision, unknown: int) -> None:
-        names = [decision.favourite] if decision.favourite else []
-        inputs: dict[str, object] = {}
-        if names:
-            (best,) = engine.ask(lambda c, now: explain(c, decision.profile, decision.need, now, names)) or (None,)
-            for part in best.inputs if best else ():
-                inputs[f"{part.resource}_by"] = part.judged_by
-                inputs[f"{part.resource}_measured"] = None if part.measured is None else round(part.measured, 4)
-                inputs[f"{part.resource}_in_flight"] = round(part.in_flight, 4)
-                inputs[f"{part.resource}_requested"] = round(part.requested, 4)
-        log.info(
-            "scored",
-            pod=decision.pod,
-            profile=decision.profile,
-            favourite=decision.favourite,
-            load=round(decision.load, 4),
-            candidates=decision.candidates,
-            full=decision.full,
-            unknown=unknown,
-            cpu=round(decision.need.use.cpu, 3),
-            memory=round(decision.need.use.memory),
-            **inputs,
-        )
+        return decision
 
     def _explain(self, query: dict[str, list[str]]) -> Answer:
         """?profile=…, or ?pod=namespace/name; &node=… (any number), else the best &most=…; &format=text."""
@@ -155,12 +136,13 @@ class Answers:
             known = ", ".join(engine.cluster.rankings)
             return _text(404, f"There is no profile {profile!r}. Name a profile ({known}) or a pod.")
         need = decided.need if decided else engine.cluster.need_of(nobody(profile))
-        rows = engine.ask(lambda cluster, _now: ranking.rows(cluster.nodes))
+        uid = decided.uid if decided else ""
+        rows = engine.ask(lambda cluster, _now: rows_for(cluster, profile, uid))
         limit = int(most) if most.isascii() and most.isdigit() and len(most) < 9 else EXPLAINED
         named = query.get("node", [])
         ordered = by_load(rows, ranking.rules, need)
         names = [name for name in ordered if name in named] if named else ordered[:limit]
-        found = engine.ask(lambda cluster, now: explain(cluster, profile, need, now, names))
+        found = engine.ask(lambda cluster, now: explain(cluster, profile, need, now, names, uid))
         if form == "text":
             return Answer(200, _as_text(profile, decided, found, len(rows)), "text/plain; charset=utf-8")
         document = to_document(profile, need, found) | {"of": len(rows)}
@@ -178,6 +160,28 @@ class Answers:
 def nobody(profile: str) -> Pod:
     """A pod that says nothing, to see how nodes stand without a certain one."""
     return Pod("", "", profile, "", "", False, False, False, NOTHING_SAID, NOTHING_SAID)
+
+
+def _log(decision: Decision, unknown: int, reasons: list[Explanation]) -> None:
+    inputs: dict[str, object] = {}
+    for part in reasons[0].inputs if reasons else ():
+        inputs[f"{part.resource}_by"] = part.judged_by
+        inputs[f"{part.resource}_measured"] = None if part.measured is None else round(part.measured, 4)
+        inputs[f"{part.resource}_in_flight"] = round(part.in_flight, 4)
+        inputs[f"{part.resource}_requested"] = round(part.requested, 4)
+    log.info(
+        "scored",
+        pod=decision.pod,
+        profile=decision.profile,
+        favourite=decision.favourite,
+        load=round(decision.load, 4),
+        candidates=decision.candidates,
+        full=decision.full,
+        unknown=unknown,
+        cpu=round(decision.need.use.cpu, 3),
+        memory=round(decision.need.use.memory),
+        **inputs,
+    )
 
 
 def _as_text(profile: str, decided: Decision | None, found: list[Explanation], nodes: int) -> str:

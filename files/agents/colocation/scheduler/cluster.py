@@ -311,6 +311,14 @@ class Cluster:
                     refused[name] = f"{RESOURCES[resource]} would be used to {share:.0%}, more than {most:.0%}"
         return refused
 
+    def without(self, uid: str) -> dict[str, NodeLoad]:
+        """The node that a pod is booked or placed on, by its name, as it is without the pod; empty where there is none."""
+        own = self._bookings.get(uid) or self._pods.get(uid)
+        node = self.nodes.get(own.node) if own else None
+        if own is None or node is None:
+            return {}
+        return {own.node: node.without(own.request, None if own.until is None else own.use)}
+
     def judged(self, profile: str) -> dict[tuple[str, Judged], int]:
         """How many nodes are judged by what, for each weighted resource. Pages ask this without the lock, which is for
         requests: so it goes over a copy, which Python makes at once."""

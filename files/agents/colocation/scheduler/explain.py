@@ -11,8 +11,8 @@ from typing import Any
 from colocation.common.status import Cell, Table
 from colocation.scheduler.cluster import Cluster
 from colocation.scheduler.node_load import RESOURCES, NodeLoad
-from colocation.scheduler.ranking import Need, Ranking
-from colocation.scheduler.score import FULL, Row, Rules, judged, load, score
+from colocation.scheduler.ranking import Need
+from colocation.scheduler.score import FULL, Row, Rules, judged, load, score, sides
 
 GIB = float(1 << 30)
 COLUMNS = ("node", "score", "load", "resource", "judged by", "measured", "age s", "in flight", "climb", "requested")
@@ -41,29 +41,41 @@ class Explanation:
     inputs: tuple[Input, ...]
 
 
+def rows_for(cluster: Cluster, profile: str, pod: str = "") -> dict[str, Row]:
+    """All nodes' sides of the sum for the pod with that UID, which does not count against itself."""
+    ranking = cluster.rankings[profile]
+    return ranking.rows(cluster.nodes) | {n: sides(node, ranking.rules) for n, node in cluster.without(pod).items()}
+
+
 def by_load(rows: Mapping[str, Row], rules: Rules, need: Need) -> list[str]:
     """The names of nodes for such a pod, the best first, those that take no more last."""
     loads = {name: load(row, *need, rules.weighted, rules.profile.full_at) for name, row in rows.items()}
     return sorted(loads, key=lambda name: (loads[name], name))
 
 
-def explain(cluster: Cluster, profile: str, need: Need, now: float, names: Iterable[str]) -> list[Explanation]:
-    """Those of the named nodes that there are, as they are scored now for such a pod."""
-    ranking = cluster.rankings[profile]
-    known = (cluster.nodes[name] for name in names if name in cluster.nodes)
-    return [_explained(node, ranking, need, now, cluster.nodes) for node in known]
+def explain(
+    cluster: Cluster, profile: str, need: Need, now: float, names: Iterable[str], pod: str = ""
+) -> list[Explanation]:
+    """Those of the named nodes that there are, as they are scored now for such a pod; one with that UID does not count
+    against itself, as when it was scored."""
+    ranking, apart = cluster.rankings[profile], cluster.without(pod)
+    found = []
+    for name in names:
+        if node := apart.get(name):
+            found.append(_explained(node, sides(node, ranking.rules), ranking.rules, need, now))
+        elif node := cluster.nodes.get(name):
+            found.append(_explained(node, ranking.row(name, cluster.nodes), ranking.rules, need, now))
+    return found
 
 
-def _explained(node: NodeLoad, ranking: Ranking, need: Need, now: float, nodes: Mapping[str, NodeLoad]) -> Explanation:
-    rules = ranking.rules
+def _explained(node: NodeLoad, row: Row, rules: Rules, need: Need, now: float) -> Explanation:
     full_at = rules.profile.full_at
-    here = load(ranking.row(node.node.name, nodes), *need, rules.weighted, full_at)
-    inputs = tuple(_input(node, ranking, resource, now) for resource in rules.weighted)
+    here = load(row, *need, rules.weighted, full_at)
+    inputs = tuple(_input(node, rules, resource, now) for resource in rules.weighted)
     return Explanation(node.node.name, score(here, full_at), None if here == FULL else here, inputs)
 
 
-def _input(node: NodeLoad, ranking: Ranking, resource: int, now: float) -> Input:
-    rules = ranking.rules
+def _input(node: NodeLoad, rules: Rules, resource: int, now: float) -> Input:
     capacity, allocatable = node.node.capacity[resource] or FULL, node.node.allocatable[resource] or FULL
     seen, sampled = node.measured[2 * rules.view + resource], node.sampled[resource]
     return Input(

@@ -15,6 +15,7 @@ shows it.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 
 from colocation.scheduler.nodes import Node
@@ -95,6 +96,15 @@ class NodeLoad:
         for resource in BOTH:
             left = self.flight[resource] - use[resource] if self.in_flight else 0.0  # sums of floats don't end at 0
             self.flight[resource] = max(left, 0.0)
+
+    def without(self, request: Amount, use: Amount | None) -> NodeLoad:
+        """The same node, if a pod had not come; `use` of one in flight. What it uses already is measured, and stays."""
+        other = copy.copy(self)
+        other.flight, other.requested = list(self.flight), list(self.requested)
+        other.request(request, -1)
+        if use is not None:
+            other.vanish(use)
+        return other
 
     def request(self, amount: Amount, sign: int) -> None:
         """A pod came (1) or went (-1)."""
