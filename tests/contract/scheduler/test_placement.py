@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_client import KubeClient
+from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_client import KubeClient, api_path
 from ansible_collections.colocation.kubernetes.tests.cluster.colocation_cluster.binaries import (
     KUBERNETES_MINORS,
     binary,
@@ -24,6 +24,7 @@ from ansible_collections.colocation.kubernetes.tests.cluster.colocation_cluster.
 from ansible_collections.colocation.kubernetes.tests.cluster.colocation_cluster.say import wait_until
 from ansible_collections.colocation.kubernetes.tests.contract.api_server import ApiServer
 from ansible_collections.colocation.kubernetes.tests.contract.scheduler.control_plane import (
+    Program,
     SchedulerProcess,
     admin_file,
 )
@@ -66,21 +67,8 @@ class Scheduling:
     def place(self, number: int, scheduler: str = MEMORY, limit: float = 60) -> Counter[str]:
         """Make pods; how many came to each node."""
         self._made += 1
-        labels = {"batch": str(self._made)}
-        resources = {"requests": {"cpu": "50m", "memory": "100Mi"}}
         for index in range(number):
-            self.api.post(
-                "/api/v1/namespaces/default/pods",
-                {
-                    "apiVersion": "v1",
-                    "kind": "Pod",
-                    "metadata": {"name": f"p{self._made}-{index}", "labels": labels},
-                    "spec": {
-                        "schedulerName": scheduler,
-                        "containers": [{"name": "main", "image": "x", "resources": resources}],
-                    },
-                },
-            )
+            make_pod(self.api, f"p{self._made}-{index}", str(self._made), "100Mi", schedulerName=scheduler)
         wait_until("all pods to be placed", lambda: self._bound().total() == number, limit)
         return self._bound()
 
@@ -102,6 +90,17 @@ class Scheduling:
     def _bound(self) -> Counter[str]:
         pods = self.api.items("/api/v1/pods", label_selector=f"batch={self._made}")
         return Counter(pod["spec"]["nodeName"] for pod in pods if pod["spec"].get("nodeName"))
+
+
+def make_pod(api: KubeClient, name: str, batch: str, memory: str, **spec: object) -> None:
+    container = {"name": "main", "image": "x", "resources": {"requests": {"cpu": "50m", "memory": memory}}}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": {"batch": batch}},
+        "spec": {"containers": [container], **spec},
+    }
+    api.post("/api/v1/namespaces/default/pods", pod)
 
 
 @pytest.fixture(scope="module")
@@ -206,6 +205,50 @@ def test_one_that_is_late_costs_no_more_and_says_so(scheduling: Scheduling) -> N
     wait_until("it to tell", lambda: all(now > then for now, then in zip(counts(scheduling), before, strict=True)), 30)
     scheduling.use({"n0": 97.0})
     assert scheduling.place(10)["n0"] == 0
+
+
+def test_a_burst_stops_at_the_filters_threshold(scheduling: Scheduling, server: ApiServer, tmp_path: Path) -> None:
+    """With one node left kube-scheduler asks for no scores; five pods of nearly 1 % come up to 90 % there."""
+    api, names, pods = scheduling.api, ("full", "filling"), 60
+    programs: list[Program] = []
+    for name in names:
+        make_node(api, name, labels={"guarded": "yes"})
+    with prometheus_double() as prometheus:
+        prometheus.set(dict.fromkeys(NODES, 30.0) | {"full": 95.0, "filling": 85.0})
+        role = rendered(
+            server,
+            scheduler_prometheus=prometheus.address,
+            scheduler_query_interval_seconds=1,
+            scheduler_profiles={"guarded": {"filter": {"memory": 0.9}}},
+            scheduler_extender_filter=True,
+        )
+        try:
+            extender = ExtenderProcess(server, tmp_path, role)
+            programs.append(extender)
+            extender.until_measured(len(NODES) + len(names))
+            for index in range(pods):
+                chosen = {"schedulerName": "guarded", "nodeSelector": {"guarded": "yes"}}
+                make_pod(api, f"guarded-{index}", "guarded", "640Mi", **chosen)
+            programs.append(scheduler_with(server, tmp_path, role, "guarded"))
+            wait_until("every pod to be tried", lambda: len(said_of(api, "guarded")) == pods, 60, programs[1].last)
+            said = Counter(said_of(api, "guarded"))
+        finally:
+            for program in programs:
+                program.stop()
+            for name in names:
+                api.remove(api_path("api", "v1", "nodes", name))
+    assert said.pop("") == 5, said
+    assert all("memory would be used to 91%, more than 90%" in why for why in said), said
+
+
+def said_of(api: KubeClient, batch: str) -> list[str]:
+    """Why pods can't be scheduled, of those that were tried; nothing where one is."""
+    conditions = (
+        condition
+        for pod in api.items("/api/v1/pods", label_selector=f"batch={batch}")
+        for condition in pod["status"].get("conditions", [])
+    )
+    return [condition.get("message", "") for condition in conditions if condition["type"] == "PodScheduled"]
 
 
 def counts(scheduling: Scheduling) -> list[float]:

@@ -22,7 +22,7 @@ from colocation.scheduler.nodes import Node
 from colocation.scheduler.pods import Amount, Expectation, Pod
 from colocation.scheduler.quantity import quantity
 from colocation.scheduler.ranking import Need, Ranked, Ranking
-from colocation.scheduler.score import Judged, judged, rules_of
+from colocation.scheduler.score import Judged, Rules, judged, rules_of
 from colocation.scheduler.series import MOST, SLOPE_SECONDS, View
 
 
@@ -278,23 +278,27 @@ class Cluster:
             return None
         self._expire(now)
         self._release(pod.uid)
-        self._asked[pod.uid] = None
-        if len(self._asked) > ASKED:
-            del self._asked[next(iter(self._asked))]
         need = self.need_of(pod)
         ranked = ranking.rank(names, need, pod.uid or pod.key, self.nodes, self._best_only)
-        if ranked.favourite is not None and self._flight.enabled and pod.uid and pod.uid not in self._pods:
-            self._book(pod.uid, ranked.favourite, need, now)
+        self._answered(pod, ranked.favourite, need, now)
         return ranked
 
     def filter(self, pod: Pod, names: Sequence[str], now: float) -> dict[str, str]:
-        """Why nodes can't be offered, by their names; only what was measured lately refuses a node."""
+        """Why nodes can't be offered, by their names; only what was measured lately refuses a node. If a single one is
+        left it is booked, for kube-scheduler takes it without asking for scores."""
         ranking = self.rankings.get(pod.scheduler)
         if ranking is None or pod.pinned:
             return {}
         self._expire(now)
         self._release(pod.uid)
-        rules, use = ranking.rules, self.need_of(pod).use
+        need = self.need_of(pod)
+        refused = self._refused(ranking.rules, need.use, names)
+        left = [name for name in names if name not in refused]
+        if len(left) == 1:
+            self._answered(pod, left[0] if left[0] in self.nodes else None, need, now)
+        return refused
+
+    def _refused(self, rules: Rules, use: Amount, names: Sequence[str]) -> dict[str, str]:
         limits = list(zip(BOTH, (rules.profile.filter.cpu, rules.profile.filter.memory), strict=True))
         refused: dict[str, str] = {}
         for resource, most in limits:
@@ -342,7 +346,14 @@ class Cluster:
     def in_flight(self) -> int:
         return sum(node.in_flight for node in self.nodes.values())
 
-    def _book(self, uid: str, name: str, need: Need, now: float) -> None:
+    def _answered(self, pod: Pod, name: str | None, need: Need, now: float) -> None:
+        """We were asked for a pod, and it will probably come to that node: book it."""
+        uid = pod.uid
+        self._asked[uid] = None
+        if len(self._asked) > ASKED:
+            del self._asked[next(iter(self._asked))]
+        if name is None or not self._flight.enabled or not uid or uid in self._pods:
+            return
         booking = _Booking(name, need.request, need.use, now + self._flight.booking_seconds)
         self._bookings[uid] = booking
         heapq.heappush(self._due, (booking.until, uid))

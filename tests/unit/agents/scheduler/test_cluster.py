@@ -244,6 +244,31 @@ def test_the_filter_counts_what_is_in_flight_but_not_the_pod_itself_twice() -> N
     assert model.filter(pod("p", scheduler="f"), ["a"], 2.0) != {}
 
 
+def test_a_burst_does_not_run_over_the_threshold_of_the_one_node_that_is_left() -> None:
+    """kube-scheduler takes it without asking for scores."""
+    model = cluster("a b", FILTER + "\nin_flight: {booking_seconds: 10}")
+    measure(model, 1.0, a=0.9, b=0.745)
+    pods = [pod(f"p{number}", scheduler="f") for number in range(100)]
+    passed = [one for one in pods if "b" not in model.filter(one, ["a", "b"], 2.0)]
+    assert (passed, model.booked) == (pods[:5], 5)
+    assert "b" not in model.filter(pods[0], ["a", "b"], 3.0), "tried again it takes its own room"
+    model.pod_is(pod("p0", "b", scheduler="f"), 3.0)
+    assert (model.counts.bookings_kept, model.counts.bound_asked, flying(model, "b")) == (1, 1, 5)
+    model.advance(12.0)
+    assert (flying(model, "b"), model.counts.bookings_expired) == (1, 4), "the others were not bound there"
+
+
+def test_the_filter_books_nothing_where_scores_are_asked_for_next() -> None:
+    model = cluster("a b", FILTER)
+    measure(model, 1.0, a=0.1, b=0.9)
+    for names in (["a", "unknown"], ["unknown"], ["b"], ["b", "b"], []):
+        model.filter(pod("p", scheduler="f"), names, 2.0)
+        assert model.booked == 0
+    best(model, "p", 2.0, "a", "f")
+    model.filter(pod("p", scheduler="f"), ["b"], 3.0)
+    assert model.booked == 0, "it does not fit anywhere any more"
+
+
 def test_a_learned_use_takes_the_place_of_the_request() -> None:
     model = cluster("a b", "in_flight: {estimate: learned, hold_seconds: 100}")
     measure(model, 1.0, a=0.1, b=0.1)
@@ -295,6 +320,14 @@ class Lifetimes(RuleBasedStateMachine):
         assert favourite is None or favourite in self.there
         if favourite is not None and uid not in self.placed:
             self.booked[uid] = (favourite, self.now + 10)
+
+    @rule(uid=st.sampled_from(PODS), name=st.sampled_from(NODES))
+    def a_pod_has_one_node(self, uid: str, name: str) -> None:
+        self.model.advance(self.now)
+        assert self.model.filter(pod(uid), [name], self.now) == {}
+        self.booked.pop(uid, None)
+        if name in self.there and uid not in self.placed:
+            self.booked[uid] = (name, self.now + 10)
 
     @rule(uid=st.sampled_from(PODS), name=st.sampled_from(NODES), started=st.booleans())
     def a_pod_is_seen(self, uid: str, name: str, started: bool) -> None:
