@@ -68,7 +68,7 @@ class Counts:
     bound_unasked: int = 0  # and we had not
 
 
-ASKED = 10_000  # pods that are remembered as scored until they are bound
+ASKED = 150_000  # pods that are remembered as scored until they are bound: all of the largest cluster; 30 MB
 
 
 class Cluster:

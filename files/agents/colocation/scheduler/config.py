@@ -187,7 +187,9 @@ class InFlight:
     # metrics lag behind: the default rules average over five minutes.
     hold_seconds: Seconds = 300.0
     start_seconds: Seconds = 600.0  # the most that is waited for a pod to start, before the hold begins
-    booking_seconds: Seconds = 30.0  # how long our own favourite is booked before a binding must be seen
+    # How long our own favourite is booked before a binding must be seen. kube-scheduler binds 50 pods a second, and
+    # scores many more: of a burst of 17,000 the last waits that long.
+    booking_seconds: Seconds = 300.0
     # extended resources that are memory: each stands for that much
     memory_resources: Mapping[str, Annotated[str, is_quantity]] = field(
         default_factory=lambda: MappingProxyType({"test.com/colocation-memory": "512Mi"})

@@ -89,6 +89,31 @@ def test_a_booking_without_a_binding_ends_by_itself() -> None:
     assert (flying(model), model.booked, model.counts.bookings_expired) == (0, 0, 1)
 
 
+def test_a_pod_that_is_sent_back_leaves_its_booking_when_it_is_scored_again() -> None:
+    model = cluster("a b", TIMES)
+    measure(model, 1.0, a=0.1, b=0.2)
+    assert best(model, "p", 2.0, "a b") == "a"
+    measure(model, 3.0, a=0.5)
+    assert best(model, "p", 4.0, "a b") == "b"
+    assert (flying(model, "a"), flying(model, "b"), model.booked, model.counts.bookings_expired) == (0, 1, 1, 0)
+
+
+def test_a_burst_outlasts_the_binding_of_its_last_pod() -> None:
+    """Scored at 400 a second, bound at kube-scheduler's default of 50."""
+    model, number = cluster(""), 17_000
+    model.nodes_are(node(name, memory=number * GIB) for name in "abc")
+    measure(model, 0.0, a=0.1, b=0.1, c=0.1)
+    scored = 0
+    for bound in range(number):
+        while scored < min(number, bound * 8 + 1):
+            best(model, f"p{scored}", scored / 400)
+            scored += 1
+        model.pod_is(pod(f"p{bound}", "a"), bound / 50)
+        model.advance(bound / 50)
+    counts = model.counts
+    assert (counts.bookings_kept + counts.bookings_elsewhere, counts.bound_asked) == (number, number)
+
+
 def test_a_pod_that_the_watch_saw_first_is_not_booked() -> None:
     model = cluster("a", TIMES)
     measure(model, 1.0, a=0.1)
