@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -111,6 +111,9 @@ def _owner(metadata: Document, name: str) -> tuple[str, str]:
     return "Pod", name
 
 
+_OfOne = Callable[[Document], float | None]  # what one container needs of a resource
+
+
 class _Asked(NamedTuple):
     """The parts of a pod's specification that say requests, or those that say limits."""
 
@@ -128,26 +131,41 @@ def _needs(spec: Document, what: str, memory_resources: Mapping[str, float]) -> 
         [(one.get("restartPolicy") == "Always", _said(one, what)) for one in _containers(spec, "initContainers")],
         _section(spec, "overhead"),
     )
+
+    def cpu(part: Document) -> float | None:
+        return _amount(part, "cpu")
+
+    def blocks(part: Document) -> float:
+        return sum(size * (_amount(part, name) or 0.0) for name, size in memory_resources.items())
+
+    def memory(part: Document) -> float | None:
+        """Of a container that has blocks: at least theirs, whatever it says itself."""
+        said, lent = _amount(part, "memory"), blocks(part)
+        return max(said or 0.0, lent) if lent else said
+
     every = what == "limits"  # one without a limit may use all
-    memory = _need(asked, "memory", every)
-    blocks = sum(size * (_need(asked, name, every) or 0) for name, size in memory_resources.items())
-    return Said(_need(asked, "cpu", every), max(memory or 0.0, blocks) if blocks else memory)
+    whole = _amount(asked.whole, "memory")
+    if whole is not None:  # only containers can ask for blocks
+        whole = max(whole, _of_containers(asked, blocks, False) or 0.0)
+    return Said(
+        _need(asked, "cpu", _amount(asked.whole, "cpu"), cpu, every), _need(asked, "memory", whole, memory, every)
+    )
 
 
-def _need(asked: _Asked, resource: str, every: bool) -> float | None:
-    whole = _amount(asked.whole, resource)
+def _need(asked: _Asked, resource: str, whole: float | None, of_one: _OfOne, every: bool) -> float | None:
+    """What is said of all together, or else the sum of its containers."""
     if whole is None:
-        whole = _of_containers(asked, resource, every)
+        whole = _of_containers(asked, of_one, every)
     overhead = quantity(asked.overhead.get(resource)) if asked.overhead else None
     return whole if whole is None or overhead is None else whole + overhead
 
 
-def _of_containers(asked: _Asked, resource: str, every: bool) -> float | None:
-    running = [_amount(one, resource) for one in asked.running]
+def _of_containers(asked: _Asked, of_one: _OfOne, every: bool) -> float | None:
+    running = [of_one(one) for one in asked.running]
     sidecars: list[float | None] = []
     peaks: list[float | None] = []
     for stays, one in asked.before:
-        need = _amount(one, resource)
+        need = of_one(one)
         if stays:
             sidecars.append(need)
         peaks.append(_sum(sidecars) if stays else _sum([*sidecars, need]))

@@ -63,6 +63,45 @@ def test_blocks_of_colocation_memory_are_memory() -> None:
     assert request({"containers": [both]}) == Said(None, 1024 * MIB)
 
 
+def blocks(number: int, memory: str = "", **more: Any) -> dict[str, Any]:
+    """A container with blocks of 512 MiB, and a limit of memory."""
+    amounts = {"test.com/colocation-memory": str(number)} if number else {}
+    limits = {**amounts, "memory": memory} if memory else amounts
+    return {"resources": {"requests": amounts, "limits": limits}, **more}
+
+
+def test_blocks_count_for_the_container_that_has_them() -> None:
+    other = {"resources": {"requests": {"memory": "1Gi"}, "limits": {"memory": "1Gi"}}}
+    pod = read_pod({"spec": {"containers": [blocks(4, "100Mi"), other]}}, BLOCKS)
+    assert (pod.request.memory, pod.limit.memory) == (3072 * MIB, 3072 * MIB)
+    assert read_pod({"spec": {"containers": [blocks(4), {}]}}, BLOCKS).limit.memory is None, "the other may use all"
+    together = {"containers": [blocks(4), other], "resources": {"requests": {"memory": "1Gi"}}}
+    assert request(together).memory == 2048 * MIB, "what is said of all has no blocks"
+
+
+CONTAINERS = st.builds(blocks, st.integers(0, 3), st.sampled_from(["100Mi", "1Gi"]))
+FIRST = st.lists(st.tuples(st.booleans(), CONTAINERS), max_size=4)
+
+
+@given(st.lists(CONTAINERS, min_size=1, max_size=3), FIRST)
+def test_with_init_containers_it_is_the_most_at_any_time(
+    running: list[dict[str, Any]], first: list[tuple[bool, dict[str, Any]]]
+) -> None:
+    def of(one: dict[str, Any]) -> float:
+        limits = one["resources"]["limits"]
+        said = {"100Mi": 100 * MIB, "1Gi": 1024 * MIB}[limits["memory"]]
+        return max(said, 512 * MIB * int(limits.get("test.com/colocation-memory", 0)))
+
+    times, beside = [], 0.0
+    for stays, one in first:
+        times.append(beside + of(one))
+        beside += of(one) if stays else 0.0
+    times.append(beside + sum(map(of, running)))
+    before = [one | {"restartPolicy": "Always"} if stays else one for stays, one in first]
+    pod = read_pod({"spec": {"containers": running, "initContainers": before}}, BLOCKS)
+    assert pod.limit.memory == max(times)
+
+
 def test_one_container_without_a_limit_may_use_all() -> None:
     limited = container("1", "1Mi", "limits")
     assert read_pod({"spec": {"containers": [limited, limited]}}, {}).limit == Said(2, 2 * MIB)
