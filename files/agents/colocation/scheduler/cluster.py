@@ -316,7 +316,7 @@ class Cluster:
         return refused
 
     def without(self, uid: str) -> dict[str, NodeLoad]:
-        """The node that a pod is booked or placed on, by its name, as it is without the pod; empty where there is none."""
+        """The node that a pod is booked or placed on, by its name, as it is without the pod; empty without one."""
         own = self._bookings.get(uid) or self._pods.get(uid)
         node = self.nodes.get(own.node) if own else None
         if own is None or node is None:
