@@ -6,7 +6,8 @@
 A token goes to whoever answers, so it is one of an account that can do nothing else (`kubelet_token`) where the
 configuration names one, and it is first seen who answers. kubeadm's kubelets show a certificate that they made
 themselves; `pin` takes the first one for the node's as long as the node is there, and never goes back from one that the
-cluster's authority signed. A round ends in time also when many nodes are dead: those are asked last in the next.
+cluster's authority signed. A round ends in time also when many nodes are dead: those are asked last in the next, and
+before them who has waited longest. Now and then some of the dead come first, or they might wait for ever.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from colocation.scheduler.sources import Readings, Sampling, SourceError, plausi
 
 MOST_ANSWER = 16 << 20
 EXAMPLES = 3
+SECOND_CHANCE = 4  # in one of so many rounds, one of so many places is for a kubelet that failed
 ADDRESS = re.compile(r"[0-9A-Za-z.:-]{1,253}")
 SIGNED = "signed"  # in place of a pin: the cluster's authority stands for it
 
@@ -46,7 +48,8 @@ class _Known:
     processor_read: float = 0.0
     pods: dict[str, Timed] = field(default_factory=dict)  # processor time of each
     pods_read: float = 0.0
-    failed: bool = False
+    asked: float = 0.0  # when, by our clock that never goes back
+    failed: bool = False  # then, and there was time enough
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,18 +79,19 @@ class KubeletSource:
         self._round_seconds = round_seconds
         self._pods = pods
         self._known: dict[str, _Known] = {}
+        self._round = 0
         self.name = "the kubelets"
 
     def sample(self, nodes: Mapping[str, Node]) -> Sampling:
         self._known = {name: self._known.get(name) or _Known() for name in nodes}
+        self._round += 1
         means = self._means()
-        order = sorted(nodes.values(), key=lambda node: self._known[node.name].failed)
+        order = self._order(nodes)
         readings: dict[str, Readings] = {}
         pods: dict[str, Amount] = {}
         failures: list[str] = []
         with ThreadPoolExecutor(self._settings.at_a_time, "kubelets") as pool:
             for node, found in zip(order, pool.map(lambda node: self._ask(node, means), order), strict=True):
-                self._known[node.name].failed = isinstance(found, str)
                 if isinstance(found, str):
                     failures.append(found)
                     continue
@@ -99,6 +103,14 @@ class KubeletSource:
                 self._account.forget()
             raise SourceError(_listed(failures, len(nodes)))
         return Sampling(readings, pods, (_listed(failures, len(nodes)),) if failures else ())
+
+    def _order(self, nodes: Mapping[str, Node]) -> list[Node]:
+        """Who is asked first: of those that are well, and of those that failed, who has waited longest."""
+        waiting = sorted(nodes.values(), key=lambda node: self._known[node.name].asked)
+        well = [node for node in waiting if not self._known[node.name].failed]
+        failed = [node for node in waiting if self._known[node.name].failed]
+        few = 0 if self._round % SECOND_CHANCE else math.ceil(self._settings.at_a_time / SECOND_CHANCE)
+        return failed[:few] + well + failed[few:]
 
     def _means(self) -> _Means:
         try:
@@ -115,9 +127,12 @@ class KubeletSource:
 
     def _ask(self, node: Node, means: _Means) -> KubeletUse | str:
         """What a kubelet says, or why it says nothing."""
-        left = means.end - time.monotonic()
-        if left <= 0:
+        known, most = self._known[node.name], self._settings.timeout_seconds
+        now = time.monotonic()
+        seconds = min(means.end - now, most)
+        if seconds <= 0:
             return f"{node.name}: no time was left for it"
+        known.asked = now
         if not node.address:
             return f"{node.name}: its Node names no address"
         if not ADDRESS.fullmatch(node.address):
@@ -125,10 +140,12 @@ class KubeletSource:
         host = f"[{node.address}]" if ":" in node.address else node.address
         url = f"https://{host}:{node.port}/metrics/resource"
         try:
-            body = self._fetch(node, url, means, min(left, self._settings.timeout_seconds))
-            return read_resource_metrics(body, time.time(), time.monotonic())
+            body = self._fetch(node, url, means, seconds)
         except FetchError as problem:
+            known.failed = known.failed or seconds > most / 2  # the round's end may have come too soon for it
             return f"{node.name}: {problem}"
+        known.failed = False
+        return read_resource_metrics(body, time.time(), time.monotonic())
 
     def _fetch(self, node: Node, url: str, means: _Means, seconds: float) -> bytes:
         known, policy = self._known[node.name], self._settings.certificates

@@ -4,24 +4,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import ssl
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from ansible_collections.colocation.kubernetes.tests.unit.agents.common.api_double import Authority
 from ansible_collections.colocation.kubernetes.tests.unit.agents.scheduler.cluster_parts import GIB
 from colocation.common.config import load
 from colocation.common.kube_access import Access, Material
+from colocation.scheduler import kubelets
 from colocation.scheduler.config import Kubelets
+from colocation.scheduler.fetch import FetchError
 from colocation.scheduler.kubelet_text import rate, read_resource_metrics
 from colocation.scheduler.kubelet_token import AccountToken
-from colocation.scheduler.kubelets import KubeletSource
+from colocation.scheduler.kubelets import SECOND_CHANCE, KubeletSource, _Means
 from colocation.scheduler.nodes import Node
 from colocation.scheduler.pods import Amount
 from colocation.scheduler.sources import SourceError
@@ -283,12 +288,86 @@ def test_a_strange_address_of_one_node_keeps_no_other_from_being_measured(
     assert len(sampling.problems[0]) < 300
 
 
-def test_a_round_ends_in_time_and_begins_the_next_time_with_who_answered(
-    authority: Authority, kubelet: FakeKubelet
-) -> None:
+def test_a_round_ends_in_time(authority: Authority, kubelet: FakeKubelet) -> None:
     made = source(authority, seconds=0.0)
     with pytest.raises(SourceError, match="no time was left"):
         made.sample(nodes(kubelet))
+
+
+class Crowd(KubeletSource):
+    """Kubelets that are asked one after the other for the time of a round, 10 s. The dead let it pass, 5 s each."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, count: int, dead: Collection[int], seconds: float) -> None:
+        size = Amount(4.0, 8 * GIB)
+        self.nodes = {str(number): Node(str(number), size, size, "127.0.0.1", 1) for number in range(count)}
+        self.dead = {str(number) for number in dead}
+        self.seconds = seconds  # one that is well takes
+        self.now = 1.0
+        self.tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        monkeypatch.setattr(kubelets, "time", self)
+        asking = load(Kubelets, "{at_a_time: 1, timeout_seconds: 5}", "kubelets")
+        super().__init__(lambda: Access("127.0.0.1", 1, Material()), asking, 10.0, pods=False)
+
+    def monotonic(self) -> float:
+        return self.now
+
+    time = monotonic
+
+    def _means(self) -> _Means:
+        return _Means(self.tls, self.tls, {}, self.now + self._round_seconds)
+
+    def _fetch(self, node: Node, url: str, means: _Means, seconds: float) -> bytes:
+        self.asked.add(node.name)
+        takes = math.inf if node.name in self.dead else self.seconds
+        self.now += min(takes, seconds)
+        if takes > seconds:
+            raise FetchError("did not answer")
+        return TEXT.format(cpu=1, stamp=1).encode()
+
+    def round(self) -> set[str]:
+        """The nodes that are measured in a round."""
+        self.asked: set[str] = set()
+        with contextlib.suppress(SourceError):
+            return set(self.sample(self.nodes).nodes)
+        return set()
+
+
+def test_more_dead_nodes_than_a_round_has_time_for_keep_no_other_from_being_measured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    crowd = Crowd(monkeypatch, 20, range(10), 0.1)
+    for _ in range(5):  # in which each dead one is found out
+        crowd.round()
+    well = crowd.nodes.keys() - crowd.dead
+    asked = set()
+    for _ in range(12):
+        assert crowd.round() == well
+        asked |= crowd.asked
+    assert asked == crowd.nodes.keys(), "one that comes back is noticed"
+    crowd.dead.clear()
+    for _ in range(2):
+        crowd.round()
+    assert crowd.round() == crowd.nodes.keys()
+
+
+def test_where_there_is_no_time_for_all_they_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    crowd = Crowd(monkeypatch, 10, (), 2.5)
+    rounds = [crowd.round() for _ in range(5)]
+    assert [sum(name in found for found in rounds) for name in crowd.nodes] == [2] * 10
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.data(), st.integers(1, 8), st.floats(0.01, 12))
+def test_every_kubelet_is_asked_again_and_again(data: st.DataObject, count: int, seconds: float) -> None:
+    dead = data.draw(st.sets(st.integers(0, count - 1)))
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        crowd = Crowd(monkeypatch, count, dead, seconds)
+        for _ in range(2):
+            asked = set()
+            for _ in range(SECOND_CHANCE * count):
+                crowd.round()
+                asked |= crowd.asked
+            assert asked == crowd.nodes.keys()
 
 
 @pytest.mark.parametrize(
