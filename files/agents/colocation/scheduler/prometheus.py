@@ -61,8 +61,9 @@ class PrometheusSource:
         found: list[Mapping[str, Reading]] = []
         problems: list[str] = []
         for resource, query in enumerate((queries.cpu, queries.memory)):
-            values = self._ask(address, query)
+            # First the times: a sample may land in between, and an old value with its time would keep it out.
             stamps = _by_label(self._ask(address, f"timestamp({query})"), queries.node_label)
+            values = self._ask(address, query)
             readings, said = self._readings(query, resource, values, stamps, nodes)
             found.append(readings)
             problems += said

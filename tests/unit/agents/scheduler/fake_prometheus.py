@@ -19,10 +19,11 @@ from urllib.parse import parse_qs, urlsplit
 
 @dataclass
 class Metric:
-    """Values by label `node`, and how old their samples are."""
+    """Values by label `node`, and how old their samples are, or by its clock of when."""
 
     values: dict[str, float | str] = field(default_factory=dict)
     age: float = 0.0
+    at: float | None = None
     label: str = "node"
     pods: dict[tuple[str, str], float] = field(default_factory=dict)  # by namespace and pod
 
@@ -58,8 +59,9 @@ class FakePrometheus(ThreadingHTTPServer):
         now = time.time() + self.clock
         stamps = query.startswith("timestamp(")
         metric = self.metrics.get(query[len("timestamp(") : -1] if stamps else query, Metric())
+        stamp = now - metric.age if metric.at is None else metric.at
         result = [
-            {"metric": {metric.label: name}, "value": [now, str(now - metric.age) if stamps else str(value)]}
+            {"metric": {metric.label: name}, "value": [now, str(stamp if stamps else value)]}
             for name, value in metric.values.items()
         ]
         result += [

@@ -9,13 +9,14 @@ import math
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.colocation.kubernetes.tests.unit.agents.common.api_double import Authority
-from ansible_collections.colocation.kubernetes.tests.unit.agents.scheduler.cluster_parts import GIB, node
+from ansible_collections.colocation.kubernetes.tests.unit.agents.scheduler.cluster_parts import GIB, cluster, node
 from ansible_collections.colocation.kubernetes.tests.unit.agents.scheduler.fake_prometheus import (
     FakePrometheus,
     Metric,
@@ -69,6 +70,28 @@ def test_the_age_of_a_sample_is_by_one_clock(fake: FakePrometheus) -> None:
     assert reading is not None
     assert reading.age == pytest.approx(240.0, abs=2.0)
     assert reading.stamp == pytest.approx(time.time() - 9999 - 240, abs=5.0)
+
+
+def test_a_sample_that_lands_between_the_two_questions_is_not_lost(
+    fake: FakePrometheus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second lands in the second round, after the first question for memory."""
+    first, second = Metric({"a": 20}, at=1000.0), Metric({"a": 90}, at=1010.0)
+    fake.metrics["node_mem_usage_avg_5m"] = first
+    answer = fake.answer
+
+    def lands(query: str) -> Any:
+        said = answer(query)
+        if "mem" in query and len(fake.asked) > 4:
+            fake.metrics["node_mem_usage_avg_5m"] = second
+        return said
+
+    monkeypatch.setattr(fake, "answer", lands)
+    fake.clock = 1015 - time.time()
+    made, model = source(fake.address), cluster("a")
+    for now in (100.0, 110.0, 120.0):
+        model.measured("a", made.sample(NODES).nodes["a"], now)
+    assert list(model.nodes["a"].series[1].values) == [0.2, 0.9]
 
 
 @pytest.mark.parametrize("value", ["NaN", "+Inf", "-Inf", -5, 900])
