@@ -182,6 +182,15 @@ def test_half_of_the_nodes_are_missing(two: Engine, prometheus: FakePrometheus) 
     until("a fresh value counts", lambda: best(two, "u2", "a", "b") == "a")
 
 
+def test_a_unit_that_is_wrong_makes_nobody_look_idle(two: Engine, prometheus: FakePrometheus) -> None:
+    prometheus.memory(a=0.97, b=0.5)
+    until("it is told", lambda: "is it a ratio, not a percentage?" in str(two.problems()))
+    until("the nodes are judged by requests", lambda: judged(two) == {("memory", "requests"): 2})
+    prometheus.memory(a=97, b=50)
+    until("all is well", lambda: two.problems() == [])
+    assert judged(two) == {("memory", "use"): 2}
+
+
 @pytest.mark.parametrize("two", ["queryMetricTimeSeconds: 1\n"], indirect=True)
 @pytest.mark.parametrize(
     ("trouble", "told"),

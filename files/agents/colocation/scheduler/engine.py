@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -46,6 +46,7 @@ class Rounds:
     last_good: float | None = None  # when, by time.monotonic
     problem: str = ""
     remarks: tuple[str, ...] = ()
+    useless: Mapping[int, str] = field(default_factory=dict)  # by resource, why nothing of it was taken
     nodes: int = 0  # with a value in the last good one
 
 
@@ -91,14 +92,20 @@ class Engine:
             if watch.health.problem
         ]
         found += [f"{watch.kind.name} are not listed yet" for watch in self.watches if not watch.health.synced]
-        if self.rounds.problem:
-            found.append(f"{self.source.name}: {self.rounds.problem}")
-        elif self.rounds.last_good is None:
-            found.append(f"{self.source.name}: nothing was measured yet")
-        elif 2 * (fresh := self.fresh) < len(self.cluster.nodes):
-            found.append(f"only {fresh} of {len(self.cluster.nodes)} nodes are judged by what was measured lately")
-            found += self.rounds.remarks
-        return found
+        return [*found, *self._of_measuring()]
+
+    def _of_measuring(self) -> Iterator[str]:
+        rounds = self.rounds
+        if rounds.problem:
+            yield f"{self.source.name}: {rounds.problem}"
+            return
+        if rounds.last_good is None:
+            yield f"{self.source.name}: nothing was measured yet"
+            return
+        yield from dict.fromkeys(why for resource, why in rounds.useless.items() if resource in self.cluster.weighted)
+        if 2 * (fresh := self.fresh) < len(self.cluster.nodes):
+            yield f"only {fresh} of {len(self.cluster.nodes)} nodes are judged by what was measured lately"
+            yield from rounds.remarks
 
     @property
     def fresh(self) -> int:
@@ -127,12 +134,14 @@ class Engine:
         self._take(sampling)
         if self.rounds.problem:
             log.info("measuring works again", source=source.name)
-        if sampling.problems != self.rounds.remarks and sampling.problems:
-            log.warning("measured, but", problems="; ".join(sampling.problems))
+        told, said = (self.rounds.useless, self.rounds.remarks), (sampling.useless, sampling.problems)
+        if said != told and any(said):
+            problems = (*dict.fromkeys(sampling.useless.values()), *sampling.problems)
+            log.warning("measured, but", problems="; ".join(problems))
         self.rounds.good += 1
         self.rounds.last_good = time.monotonic()
         self.rounds.nodes = len(sampling.nodes)
-        self.rounds.problem, self.rounds.remarks = "", sampling.problems
+        self.rounds.problem, self.rounds.remarks, self.rounds.useless = "", sampling.problems, sampling.useless
 
     def _take(self, sampling: Sampling) -> None:
         found = list(sampling.nodes.items())

@@ -60,28 +60,32 @@ class PrometheusSource:
         queries = self._settings.queries
         found: list[Mapping[str, Reading]] = []
         problems: list[str] = []
+        useless: dict[int, str] = {}
         for resource, query in enumerate((queries.cpu, queries.memory)):
             # First the times: a sample may land in between, and an old value with its time would keep it out.
             stamps = _by_label(self._ask(address, f"timestamp({query})"), queries.node_label)
             values = self._ask(address, query)
-            readings, said = self._readings(query, resource, values, stamps, nodes)
-            found.append(readings)
-            problems += said
+            shares, times = self._shares(resource, values, nodes)
+            problems += _problems(query, queries.node_label, values, nodes, shares)
+            if wrong := units_look_wrong(shares, resource):
+                useless[resource] = f"{query!r}, taken as {queries.unit}, is not used: {wrong}"
+            found.append(_readings(shares, times, stamps))
+        if 1 in useless and queries.unit != "absolute":  # the unit is that of both
+            useless[0] = useless[1]
+        for resource in useless:
+            found[resource] = {}
         names = found[0].keys() | found[1].keys()
         return Sampling(
             {name: (found[0].get(name), found[1].get(name)) for name in names},
             self._pod_uses(address) if self._pods else {},
             tuple(problems),
+            useless,
         )
 
-    def _readings(
-        self,
-        query: str,
-        resource: int,
-        values: list[Sample],
-        stamps: Mapping[str, tuple[float, float]],
-        nodes: Mapping[str, Node],
-    ) -> tuple[dict[str, Reading], list[str]]:
+    def _shares(
+        self, resource: int, values: list[Sample], nodes: Mapping[str, Node]
+    ) -> tuple[dict[str, float], dict[str, float]]:
+        """Each node's share, and when Prometheus was asked."""
         queries = self._settings.queries
         shares: dict[str, float] = {}
         times: dict[str, float] = {}
@@ -96,11 +100,7 @@ class PrometheusSource:
             if known is None or not share <= known:  # of two series the busier, and no number before all
                 shares[name] = share if known is None or not math.isnan(known) else known
             times[name] = time
-        readings = {}
-        for name, share in shares.items():
-            stamp = stamps.get(name, (times[name], times[name]))
-            readings[name] = Reading(plausible(share), stamp[1], max(stamp[0] - stamp[1], 0.0))
-        return readings, _problems(query, queries.node_label, values, nodes, shares, resource)
+        return shares, times
 
     def _pod_uses(self, address: str) -> dict[str, Amount]:
         queries = self._settings.queries
@@ -166,13 +166,18 @@ def _by_label(samples: list[Sample], label: str) -> dict[str, tuple[float, float
     return found
 
 
+def _readings(
+    shares: Mapping[str, float], times: Mapping[str, float], stamps: Mapping[str, tuple[float, float]]
+) -> dict[str, Reading]:
+    readings = {}
+    for name, share in shares.items():
+        stamp = stamps.get(name, (times[name], times[name]))
+        readings[name] = Reading(plausible(share), stamp[1], max(stamp[0] - stamp[1], 0.0))
+    return readings
+
+
 def _problems(
-    query: str,
-    label: str,
-    values: list[Sample],
-    nodes: Mapping[str, Node],
-    shares: Mapping[str, float],
-    resource: int,
+    query: str, label: str, values: list[Sample], nodes: Mapping[str, Node], shares: Mapping[str, float]
 ) -> list[str]:
     problems = []
     missing = len(nodes.keys() - shares.keys())
@@ -185,8 +190,6 @@ def _problems(
         )
     if missing and values:
         problems.append(f"{query!r} gives nothing for {missing} of {len(nodes)} nodes")
-    if wrong := units_look_wrong(shares, resource):
-        problems.append(wrong)
     return problems
 
 

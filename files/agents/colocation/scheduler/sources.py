@@ -16,6 +16,7 @@ from colocation.scheduler.nodes import Node
 from colocation.scheduler.pods import Amount
 
 MOST_SHARE = 1.5  # of a node's capacity; more is no measured value but a wrong unit
+LEAST_MEMORY = 0.011  # that some node uses; as a percentage, a ratio is at most 0.01
 Readings = tuple[Reading | None, Reading | None]  # cpu, memory
 
 
@@ -30,6 +31,8 @@ class Sampling:
     nodes: Mapping[str, Readings]
     pods: Mapping[str, Amount] = field(default_factory=lambda: MappingProxyType({}))  # by namespace/name
     problems: tuple[str, ...] = ()  # what a human should know although it worked
+    # by resource: why none of its values is here
+    useless: Mapping[int, str] = field(default_factory=lambda: MappingProxyType({}))
 
 
 class Source(Protocol):
@@ -55,7 +58,8 @@ def plausible(share: float) -> float:
 
 
 def units_look_wrong(shares: Mapping[str, float], resource: int) -> str | None:
-    """What the values of a round say about their unit."""
+    """What the values of a round say about their unit. A node that runs uses some of its memory; of its processor an
+    idle one may use next to nothing, so low values tell nothing there."""
     known = [share for share in shares.values() if not math.isnan(share)]
     too_much = sum(share > MOST_SHARE for share in known)
     name = RESOURCES[resource]
@@ -63,6 +67,6 @@ def units_look_wrong(shares: Mapping[str, float], resource: int) -> str | None:
         return (
             f"{name}: {too_much} of {len(known)} nodes use over {MOST_SHARE:.0%} of what they have; is it a percentage?"
         )
-    if resource == 1 and len(known) > 2 and max(known) < 0.011:
+    if resource == 1 and known and max(known) < LEAST_MEMORY:
         return f"{name}: no node uses over {max(known):.2%} of what it has; is it a ratio, not a percentage?"
     return None

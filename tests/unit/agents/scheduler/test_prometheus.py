@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 from hypothesis import given
@@ -23,6 +24,7 @@ from ansible_collections.colocation.kubernetes.tests.unit.agents.scheduler.fake_
     fake_prometheus,
 )
 from colocation.common.config import load
+from colocation.scheduler.cluster import Reading
 from colocation.scheduler.config import Prometheus
 from colocation.scheduler.fetch import FetchError
 from colocation.scheduler.pods import Amount
@@ -104,13 +106,11 @@ def test_values_that_are_none_are_no_numbers(fake: FakePrometheus, value: float 
 @given(st.lists(st.floats(0, 150) | st.just(float("nan")), min_size=2, max_size=4))
 def test_of_two_series_of_a_node_the_busier_counts_and_no_number_before_all(values: list[float]) -> None:
     made = source("http://127.0.0.1:1")
-    samples = [({"node": "a"}, 1.0, value) for value in values]
-    readings, _problems = made._readings("q", 1, samples, {}, NODES)  # type: ignore[arg-type]
-    share = readings["a"].share
+    shares, _times = made._shares(1, [({"node": "a"}, 1.0, value) for value in values], NODES)
     if any(math.isnan(value) for value in values):
-        assert math.isnan(share)
+        assert math.isnan(shares["a"])
     else:
-        assert share == pytest.approx(max(values) / 100)
+        assert shares["a"] == pytest.approx(max(values) / 100)
 
 
 def test_nodes_without_a_value_are_told(fake: FakePrometheus) -> None:
@@ -132,12 +132,36 @@ def test_a_missing_label_is_told(fake: FakePrometheus) -> None:
     assert "3 of 3 series have no label 'node'" in problems[0]
 
 
-@pytest.mark.parametrize(("unit", "value", "hint"), [("ratio", 40, "a percentage?"), ("percent", 0.4, "a ratio")])
-def test_a_wrong_unit_is_told(fake: FakePrometheus, unit: str, value: float, hint: str) -> None:
-    fake.memory(a=value, b=value, c=value)
-    fake.cpu(a=0.1, b=0.1, c=0.1)
-    (problem,) = source(fake.address, settings=f"queries: {{unit: {unit}}}").sample(NODES).problems
-    assert hint in problem
+@pytest.mark.parametrize(
+    ("unit", "memory", "cpu", "hint", "useless"),
+    [
+        ("percent", 0.97, 50, "a ratio", {0, 1}),
+        ("percent", 0.97, 0.97, "a ratio", {0, 1}),
+        ("ratio", 40, 0.4, "a percentage?", {0, 1}),
+        ("ratio", 0.4, 40, "a percentage?", {0}),
+        ("absolute", 0.4, 4, "a ratio", {1}),
+        ("absolute", 40 * GIB, 40, "a percentage?", {0}),
+    ],
+)
+def test_values_in_a_wrong_unit_are_not_taken_and_told(
+    fake: FakePrometheus, unit: str, memory: float, cpu: float, hint: str, useless: set[int]
+) -> None:
+    """The unit of percentages and ratios is that of both queries, and memory shows it better."""
+    fake.memory(a=memory, b=memory, c=memory)
+    fake.cpu(a=cpu, b=cpu, c=cpu)
+    sampling = source(fake.address, settings=f"queries: {{unit: {unit}}}").sample(NODES)
+    assert sampling.useless.keys() == useless
+    assert all(hint in why and f"taken as {unit}" in why for why in sampling.useless.values())
+    taken = {resource for readings in sampling.nodes.values() for resource in (0, 1) if readings[resource] is not None}
+    assert taken == {0, 1} - useless
+
+
+def test_an_idle_cluster_is_no_wrong_unit(fake: FakePrometheus) -> None:
+    fake.memory(a=1.2, b=0.8, c=1)
+    fake.cpu(a=0.01, b=0, c=0)
+    sampling = source(fake.address).sample(NODES)
+    assert (sampling.useless, sampling.problems) == ({}, ())
+    assert sampling.nodes["b"] == (Reading(0.0, ANY, ANY), Reading(0.008, ANY, ANY))
 
 
 def test_use_of_pods(fake: FakePrometheus) -> None:
