@@ -207,7 +207,8 @@ def test_alerts_come_when_they_should(tmp_path: Path) -> None:
     cases = {
         "ColocationExtenderMeasuresNothing": {f"{metric}round_age_seconds{{{instance}}}": "0+60x60"},
         "ColocationNodesJudgedByRequests": {
-            f'{metric}judged_nodes{{profile="p",resource="memory",by="requests"}}': "3+0x60",
+            f'{metric}judged_nodes{{profile="p",resource="memory",by="requests"}}': "2+0x60",
+            f'{metric}judged_nodes{{profile="p",resource="memory",by="last"}}': "1+0x60",
             f'{metric}judged_nodes{{profile="p",resource="memory",by="use"}}': "7+0x60",
             f"{metric}nodes": "10+0x60",
         },

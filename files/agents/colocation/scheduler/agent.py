@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from typing import get_args
 
 from colocation import __version__
 from colocation.common.journal import Log
@@ -16,6 +17,7 @@ from colocation.scheduler.config import Config
 from colocation.scheduler.counters import Counters
 from colocation.scheduler.engine import Engine
 from colocation.scheduler.explain import by_load, explain, to_table
+from colocation.scheduler.score import Judged
 from colocation.scheduler.server import ExtenderServer
 
 SWAP_SECONDS = 30.0  # after a reload the old engine answers until the new one knows the cluster, at most so long
@@ -128,12 +130,9 @@ def _profiles(engine: Engine) -> Table:
             if profile.window.kind == "last"
             else f"{profile.window.kind} {profile.window.seconds:g} s"
         )
-        by = [
-            sum(count for (_resource, how), count in found.items() if how == what)
-            for what in ("use", "requests", "full")
-        ]
+        by = [sum(count for (_resource, how), count in found.items() if how == what) for what in get_args(Judged)]
         rows.append((name, weights, window, profile.oversell is not None, *by))
-    columns = ("profile", "weights", "window", "oversell", "by use", "by requests", "full")
+    columns = ("profile", "weights", "window", "oversell", "by use", "by last", "by requests", "full")
     return Table("Profiles, and by what their nodes are judged (each resource counts)", columns, tuple(rows))
 
 

@@ -5,9 +5,11 @@
 from __future__ import annotations
 
 import time
+from typing import get_args
 
 from colocation.common.metrics import Registry
 from colocation.scheduler.engine import Engine
+from colocation.scheduler.score import Judged
 
 PREFIX = "colocation_scheduler_"
 BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.015, 0.025, 0.05, 0.1, 0.25, 1.0)
@@ -65,7 +67,7 @@ class Counters:
         for profile, ranking in cluster.rankings.items():
             found = cluster.judged(profile)
             for resource in ranking.rules.resources:
-                for by in ("use", "requests", "full"):
+                for by in get_args(Judged):
                     self.judged.set(found.get((resource, by), 0), profile=profile, resource=resource, by=by)
         self.bad.set(cluster.counts.bad_readings)
         source = engine.config.chosen_source

@@ -25,7 +25,7 @@ from colocation.scheduler.pods import Amount
 
 MOST = 10  # what kube-scheduler takes as an extender's best
 FULL = math.inf  # the load of a node that takes no more
-Judged = Literal["use", "requests", "full"]
+Judged = Literal["use", "last", "requests", "full"]  # last: the last sample, which is stale
 
 
 class Line(NamedTuple):
@@ -71,9 +71,9 @@ def judged(node: NodeLoad, rules: Rules, resource: int) -> Judged:
     """What a resource of a node is judged by."""
     policy = rules.profile.stale
     known = node.measured[2 * rules.view + resource] is not None
-    if known and (node.fresh[resource] or policy == "last"):
+    if known and node.fresh[resource]:
         return "use"
-    return "full" if policy == "full" else "requests"
+    return policy if known or policy == "full" else "requests"
 
 
 def sides(node: NodeLoad, rules: Rules) -> Row:

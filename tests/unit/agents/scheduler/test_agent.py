@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.colocation.kubernetes.tests.unit.agents.scheduler.cluster_parts import config, node
+from ansible_collections.colocation.kubernetes.tests.unit.agents.scheduler.cluster_parts import config, measure, node
 from colocation.common.metrics import Registry
 from colocation.scheduler import cluster as cluster_module
 from colocation.scheduler.agent import ExtenderAgent
@@ -69,6 +69,21 @@ def test_nodes_come_and_go_while_status_and_metrics_are_asked(
     agent.status()
     registry.render()
     assert next(looks) > 6
+
+
+def test_a_stale_sample_that_counts_is_told_as_that(registry: Registry, agent: ExtenderAgent) -> None:
+    agent.configure(config(NOWHERE + "profiles: {p: {stale: last}}"))
+    agent._swap_by = 0.0
+    agent.tick(lambda: None)
+    model = engine_of(agent).cluster
+    model.nodes_are(map(node, "ab"))
+    measure(model, 1.0, a=0.2)
+    model.advance(1000.0)
+    metrics = registry.render()
+    assert 'judged_nodes{profile="p",resource="memory",by="last"} 1' in metrics
+    assert 'judged_nodes{profile="p",resource="memory",by="use"} 0' in metrics
+    profiles = agent.status().tables[1]
+    assert profiles.rows[0][profiles.columns.index("by last")] == 1
 
 
 def test_who_goes_back_before_the_new_one_knows_the_cluster_stays(agent: ExtenderAgent) -> None:

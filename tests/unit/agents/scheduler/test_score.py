@@ -155,5 +155,4 @@ def test_a_stale_node_is_judged_as_the_profile_says(policy: str, load: float | N
     assert loads(model, "p")["a"] == pytest.approx(0.2)
     model.advance(1000.0)
     assert loads(model, "p", 1000.0)["a"] == (None if load is None else pytest.approx(load))
-    by = {"requests": "requests", "last": "use", "full": "full"}[policy]
-    assert model.judged("p") == {("memory", by): 1}
+    assert model.judged("p") == {("memory", policy): 1}
