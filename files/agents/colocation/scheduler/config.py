@@ -19,6 +19,7 @@ Seconds = Annotated[float, Between(0.1, 86_400)]
 Share = Annotated[float, Between(0, 1)]  # of a node's capacity
 Resource = Literal["cpu", "memory"]
 Weight = Annotated[float, Between(0, 1000)]
+MOST_SAMPLES = 720  # in a window: 110 MiB of 5,000 nodes, and most of a second a round to look through them
 
 
 def addresses(text: str) -> tuple[str, ...]:
@@ -239,6 +240,15 @@ class Config:
         learns = self.in_flight.estimate == "learned" and self.chosen_source == "prometheus"
         if learns and not (queries.pod_cpu and queries.pod_memory):
             yield "in_flight", "estimate learned needs prometheus.queries.pod_cpu and pod_memory"
+        for name, profile in self.profiles.items():
+            samples = profile.window.seconds / self.queryMetricIntervalSeconds
+            if profile.window.kind != "last" and samples > MOST_SAMPLES:
+                most = MOST_SAMPLES * self.queryMetricIntervalSeconds
+                yield (
+                    "profiles",
+                    f"{name}: the window has {samples:.0f} samples of each node, more than {MOST_SAMPLES}; at most "
+                    f"{most:g} seconds with this queryMetricIntervalSeconds",
+                )
         if self.stale_seconds < 2 * self.queryMetricIntervalSeconds:
             yield "stale_seconds", "must be at least twice queryMetricIntervalSeconds, or fresh values are stale"
         if (self.listen.address, self.listen.port) == (self.status.address, self.status.port):

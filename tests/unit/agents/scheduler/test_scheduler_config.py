@@ -39,6 +39,11 @@ def test_an_empty_file_has_the_names_and_defaults_of_the_documentation() -> None
         ("profiles: {p: {weights: {cpu: 0}}}", "at least one weight"),
         ("profiles: {p: {weights: {gpu: 1}}}", "is no choice here"),
         ("profiles: {p: {full_at: 95}}", "between 0.01 and 1"),
+        (
+            "profiles: {p: {}, q: {window: {kind: mean, seconds: 86400}}}",
+            "profiles: q: the window has 8640 samples of each node, more than 720; at most 7200 seconds",
+        ),
+        ("{queryMetricIntervalSeconds: 1, profiles: {p: {window: {kind: peak, seconds: 721}}}}", "at most 720 seconds"),
         ("in_flight: {unknown: {memory: 0}}", "must be a text"),
         ('in_flight: {unknown: {memory: "0"}}', "is no amount"),
         ("in_flight: {memory_resources: {test.com/x: much}}", "is no amount"),
@@ -55,3 +60,15 @@ def test_what_is_wrong_is_said(text: str, complaint: str) -> None:
     assert complaint in str(problem.value)
     assert "extender.yaml:1: " in str(problem.value)
     assert "secret" not in str(problem.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "profiles: {p: {window: {kind: peak, seconds: 7200}}}",
+        "{queryMetricIntervalSeconds: 120, stale_seconds: 240, profiles: {p: {window: {kind: peak, seconds: 86400}}}}",
+        "profiles: {p: {window: {seconds: 86400}}}",
+    ],
+)
+def test_windows_of_few_samples_may_be_long(text: str) -> None:
+    assert "p" in config(text).profiles
