@@ -46,7 +46,7 @@ def fetch(target: Target, seconds: float, most: int) -> bytes:
         raise FetchError(f"{shown} can't be asked: {problem or type(problem).__name__}") from None
     if answer.status != 200:
         said = body[:200].decode(errors="replace").strip()
-        raise FetchError(f"{target.url.partition('?')[0]} answers {answer.status} {answer.reason}: {said}")
+        raise BadStatus(f"{target.url.partition('?')[0]} answers {answer.status} {answer.reason}: {said}")
     return body
 
 
@@ -60,6 +60,10 @@ def _ask(target: Target, end: float, most: int) -> tuple[http.client.HTTPRespons
         connection.request("GET", path, headers={"User-Agent": "colocation-scheduler", **target.headers})
         with connection.getresponse() as answer:
             return answer, _read(answer, most)
+
+
+class BadStatus(FetchError):
+    """The server does not answer with what was asked for, but says why."""
 
 
 class NotVerified(FetchError):

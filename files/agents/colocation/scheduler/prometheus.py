@@ -19,7 +19,7 @@ from urllib.parse import urlencode
 
 from colocation.scheduler import config
 from colocation.scheduler.cluster import Reading
-from colocation.scheduler.fetch import FetchError, Target, fetch
+from colocation.scheduler.fetch import BadStatus, FetchError, Target, fetch
 from colocation.scheduler.nodes import Node
 from colocation.scheduler.pods import Amount
 from colocation.scheduler.sources import Sampling, SourceError, plausible, share_of, units_look_wrong
@@ -63,7 +63,7 @@ class PrometheusSource:
         useless: dict[int, str] = {}
         for resource, query in enumerate((queries.cpu, queries.memory)):
             # First the times: a sample may land in between, and an old value with its time would keep it out.
-            stamps = _by_label(self._ask(address, f"timestamp({query})"), queries.node_label)
+            stamps = self._stamps(address, query)
             values = self._ask(address, query)
             shares, times = self._shares(resource, values, nodes)
             problems += _problems(query, queries.node_label, values, nodes, shares)
@@ -81,6 +81,13 @@ class PrometheusSource:
             tuple(problems),
             useless,
         )
+
+    def _stamps(self, address: str, query: str) -> dict[str, tuple[float, float]]:
+        try:
+            return _by_label(self._ask(address, f"timestamp({query})"), self._settings.queries.node_label)
+        except BadStatus:
+            self._ask(address, query)  # what is wrong with the query is said better of itself
+            raise
 
     def _shares(
         self, resource: int, values: list[Sample], nodes: Mapping[str, Node]
