@@ -258,6 +258,15 @@ def test_and_what_the_cluster_lacks(said: dict[str, Any], why: str) -> None:
     assert why in str(role(**said)["__scheduler_lacks"])
 
 
+def test_replicas_that_are_not_ready_do_not_hold_up_a_drain() -> None:
+    def budget(minor: int) -> Any:
+        found = objects(__scheduler_cluster={**CLUSTER, "minor": minor})
+        return found["PodDisruptionBudget", "schedulingplugin-mem-usage"]["spec"]
+
+    assert budget(27)["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
+    assert "unhealthyPodEvictionPolicy" not in budget(26), "its API server refuses what it does not know"
+
+
 def test_older_clusters_get_what_they_know() -> None:
     old = role(__scheduler_cluster={**CLUSTER, "minor": 24})
     config = yaml.safe_load(old["__scheduler_config_yaml"])
