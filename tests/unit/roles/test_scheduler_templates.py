@@ -233,6 +233,9 @@ def test_only_where_no_other_score_counts_the_favourite_is_answered_alone(said: 
         ({"scheduler_source": "prometheus"}, "scheduler_prometheus must name its address"),
         ({"scheduler_lease": "kube-scheduler"}, "which the scheduler of the cluster itself has"),
         ({"scheduler_replicas": 0}, "one is the least"),
+        ({"scheduler_profiles": {"batch": {}, "default-scheduler": {}}}, "two would place its pods"),
+        ({"scheduler_kube_scheduler_config": {"profiles": [{"plugins": {}}]}}, "two would place its pods"),
+        ({"scheduler_kube_scheduler_config": {"profiles": []}}, "two would place its pods"),
         (
             {"scheduler_extender_config": {"profiles": {"mine": {}}, "listen": {"port": 9999}}},
             "Say it with scheduler_profiles, scheduler_extender_port.",
