@@ -32,6 +32,7 @@ def rendered(server: ApiServer, **said: Any) -> Rendered:
         "leaderElection": {"leaderElect": False},
     }
     cluster = {"version": "", "minor": int(server.minor.partition(".")[2]), "image_repository": "", "nodes": []}
+    cluster["service_address"] = "https://10.96.0.1:443"
     ports = {"scheduler_extender_port": free_port(), "scheduler_status_port": free_port()}
     return Rendered(
         "scheduler",

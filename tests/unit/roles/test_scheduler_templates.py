@@ -89,6 +89,12 @@ def test_the_extender_takes_its_configuration(said: dict[str, Any]) -> None:
         assert list(config.profiles) == ["batch"]
 
 
+@pytest.mark.parametrize(("service", "address"), [("https://10.96.0.1:443", "0.0.0.0"), ("https://[fd00::1]:443", "::")])
+def test_the_page_is_where_the_clusters_kubelets_probe(service: str, address: str) -> None:
+    text = secret(objects(__scheduler_cluster={**CLUSTER, "service_address": service}))["extender.yaml"]
+    assert load(Config, text, "extender.yaml").status.address == address
+
+
 def test_nothing_runs_with_more_than_it_needs() -> None:
     spec = pod(objects())
     assert spec["securityContext"]["runAsNonRoot"] and spec["securityContext"]["seccompProfile"]
