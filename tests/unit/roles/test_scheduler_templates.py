@@ -11,6 +11,7 @@ import base64
 import copy
 import functools
 import json
+import re
 from typing import Any
 
 import pytest
@@ -265,6 +266,19 @@ def test_what_does_not_fit_is_told(said: dict[str, Any], why: str) -> None:
 def test_and_what_the_cluster_lacks(said: dict[str, Any], why: str) -> None:
     assert role()["__scheduler_lacks"] == []
     assert why in str(role(**said)["__scheduler_lacks"])
+
+
+def test_prometheus_in_the_cluster_finds_it_by_any_name() -> None:
+    images = {"monitoring_prometheus_image": "p", "monitoring_exporter_image": "e"}
+    settings = yaml.safe_load(Rendered("monitoring", **images)["__monitoring_settings"])
+    (job,) = (one for one in settings["scrape_configs"] if one["job_name"] == "colocation-scheduler")
+    (kept,) = job["relabel_configs"]
+    template = objects(scheduler_name="ours")["Deployment", "ours"]["spec"]["template"]
+    (port,) = template["spec"]["containers"][1]["ports"]
+    seen = {"container_port_name": port["name"]}
+    seen |= {"label_" + re.sub(r"[./-]", "_", name): value for name, value in template["metadata"]["labels"].items()}
+    values = (seen.get(label.removeprefix("__meta_kubernetes_pod_"), "") for label in kept["source_labels"])
+    assert re.fullmatch(kept["regex"], ";".join(values))
 
 
 def test_replicas_that_are_not_ready_do_not_hold_up_a_drain() -> None:
