@@ -107,6 +107,12 @@ def test_nothing_runs_with_more_than_it_needs() -> None:
     assert not spec.get("hostNetwork") and not spec.get("hostPID")
 
 
+def test_an_extender_that_hangs_is_started_again() -> None:
+    extender = pod(objects())["containers"][1]
+    assert extender["livenessProbe"]["httpGet"] == {"path": "/livez", "port": "status"}
+    assert extender["readinessProbe"]["httpGet"]["path"] == "/healthz", "which also tells what no new process mends"
+
+
 def test_what_is_said_on_the_command_line_is_text() -> None:
     said = {
         "scheduler_replicas": "1",

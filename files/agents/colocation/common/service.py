@@ -103,8 +103,9 @@ def run(frame: Frame[C]) -> None:
 class _Page(Generic[C]):
     """The status page. Who else holds its address, or that the node has none such, stops no work: it is tried again."""
 
-    def __init__(self, frame: Frame[C]) -> None:
+    def __init__(self, frame: Frame[C], silent: Callable[[], float]) -> None:
         self._frame = frame
+        self._silent = silent
         self._server: HttpServer | None = None
         self.problem = ""
 
@@ -115,7 +116,8 @@ class _Page(Generic[C]):
         frame = self._frame
         server: HttpServer | None = None
         try:
-            server = HttpServer(frame.address, frame.port, pages.answering(lambda: _status(frame), frame.registry))
+            respond = pages.answering(lambda: _status(frame), frame.registry, self._silent)
+            server = HttpServer(frame.address, frame.port, respond)
             server.start()
         except (OSError, RuntimeError) as problem:  # RuntimeError where no thread can be had
             if server is not None:
@@ -138,7 +140,8 @@ class _Running(Generic[C]):
 
     def __init__(self, frame: Frame[C]) -> None:
         self.frame = frame
-        self.page = _Page(frame)
+        self.page = _Page(frame, self.silent)
+        self._alive_at = time.monotonic()
         self._said = ""  # by the service, of itself
         self.failures = frame.registry.counter("colocation_tick_failures_total", "Rounds of work that failed.")
         self.problems = frame.registry.gauge("colocation_problems", "Problems that the agent's page names.")
@@ -158,11 +161,20 @@ class _Running(Generic[C]):
                 log.info("told to stop", signal=received.name)
                 return
             due = time.monotonic() + wait
-            self.frame.notifier.watchdog()
+            self.alive()
             self.tick()
             if (now := self.summary()) != summary:
                 summary = now
                 self.frame.notifier.status(summary)
+
+    def alive(self) -> None:
+        """A sign of life: for systemd, and for who asks the page."""
+        self._alive_at = time.monotonic()
+        self.frame.notifier.watchdog()
+
+    def silent(self) -> float:
+        """Seconds since the last one."""
+        return time.monotonic() - self._alive_at
 
     def summary(self) -> str:
         """How it is in a line, for systemd, also where there is no page. Who can't say it is what he was."""
@@ -178,7 +190,7 @@ class _Running(Generic[C]):
     def tick(self) -> None:
         self.page.open()
         try:
-            self.frame.service.tick(self.frame.notifier.watchdog)
+            self.frame.service.tick(self.alive)
         except Exception:
             self.failures.add()
             log.exception("this round failed; the next one follows")

@@ -70,7 +70,7 @@ def test_status_shows_what_the_agent_says(
     problems: tuple[str, ...], code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     status = Status("example", "1", "fine", problems)
-    server = HttpServer("127.0.0.1", 0, answering(lambda: status, Registry()))
+    server = HttpServer("127.0.0.1", 0, answering(lambda: status, Registry(), lambda: 0.0))
     server.start()
     file = tmp_path / "a.yaml"
     file.write_text(f"port: {server.port}")

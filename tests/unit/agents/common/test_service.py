@@ -6,8 +6,11 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +18,7 @@ from typing import Any
 import pytest
 
 import colocation
-from colocation.common import service
+from colocation.common import pages, service
 from colocation.common.http_server import HttpServer
 from colocation.common.metrics import Registry
 from colocation.common.notify import Notifier
@@ -113,4 +116,35 @@ def test_a_page_for_which_no_thread_can_be_had_is_tried_again(monkeypatch: pytes
         assert running.summary() == "fine; no status page at 127.0.0.1:0 (can't start new thread)"
     running.tick()
     assert running.summary() == "fine"
+    running.page.close()
+
+
+def test_who_hangs_is_told_from_who_has_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pages, "HUNG_SECONDS", 0.3)
+    goes_on = threading.Event()
+
+    def tick(_alive: Any) -> None:
+        goes_on.wait(10)
+
+    def answers() -> int:
+        assert running.page._server is not None
+        with socket.create_connection(("127.0.0.1", running.page._server.port), 5) as connection:
+            connection.sendall(b"GET /livez HTTP/1.1\r\n\r\n")
+            return int(connection.recv(65536).split()[1])
+
+    double: Any = SimpleNamespace(status=lambda: Status("double", "1", "ill", ("no API",)), tick=tick)
+    settings: Any = SimpleNamespace(rejected=None, file="double.yaml")
+    running = service._Running(service.Frame("double", settings, double, Registry(), Notifier(), "127.0.0.1", 0))
+    running.page.open()
+    assert answers() == 200, "its trouble is not one that a new process ends"
+    signals = [None, signal.SIGTERM]
+    monkeypatch.setattr(service, "wait_for_signal", lambda _seconds: signals.pop(0))
+    loop = threading.Thread(target=running.until_told_to_stop, args=("ill",))
+    loop.start()
+    time.sleep(0.4)
+    assert answers() == 503
+    running.alive()  # a long round says so in between
+    assert answers() == 200
+    goes_on.set()
+    loop.join()
     running.page.close()
