@@ -47,7 +47,7 @@ class ExtenderProcess(Program):
     def __init__(self, server: ApiServer, place: Path, role: Rendered) -> None:
         code = _extender_code.extender_code(AGENTS, place)
         config = place / "extender.yaml"
-        config.write_text(role["__scheduler_extender_yaml"] + f"kubeconfig: {admin_file(server)}\n")
+        config.write_text(json.dumps(role["__scheduler_extender_settings"] | {"kubeconfig": str(admin_file(server))}))
         self.port = role["scheduler_status_port"]
         self._command = [sys.executable, "-EsB", code.path, f"--config={config}"]
         super().__init__(self._command, place / "extender.log")

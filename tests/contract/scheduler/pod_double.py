@@ -9,7 +9,6 @@ probes are taken from the pod as the API server has it.
 from __future__ import annotations
 
 import base64
-import json
 import socket
 import ssl
 import sys
@@ -25,9 +24,6 @@ from ansible_collections.colocation.kubernetes.tests.contract.scheduler.control_
 from ansible_collections.colocation.kubernetes.tests.ports import free_port
 
 ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
-KUBECONFIG = (
-    f"{ACCOUNT}/kubeconfig-double"  # the account as a kubeconfig, for a program that can't find a moved account
-)
 
 
 class PodDouble:
@@ -152,8 +148,7 @@ class PodDouble:
         path = _path(namespace, "serviceaccounts", self.pod["spec"]["serviceAccountName"]) + "/token"
         body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
         token = self._api.post(path, body)["status"]["token"]
-        known = json.dumps(self._server.kubeconfig_with_token(token))
-        return {"token": token.encode(), "ca.crt": self._server.ca_pem.encode(), "kubeconfig-double": known.encode()}
+        return {"token": token.encode(), "ca.crt": self._server.ca_pem.encode()}
 
 
 def _path(namespace: str, plural: str, name: str) -> str:

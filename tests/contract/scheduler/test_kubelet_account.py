@@ -48,7 +48,7 @@ def config(server: ApiServer, tmp_path_factory: pytest.TempPathFactory) -> Confi
     file = tmp_path_factory.mktemp("extender") / "kubeconfig"
     token = server.kubectl("create", "token", "--namespace=kube-system", NAME).strip()
     file.write_text(json.dumps(server.kubeconfig_with_token(token)))
-    return load(Config, role["__scheduler_extender_yaml"] + f"kubeconfig: {file}\n", "extender.yaml")
+    return load(Config, json.dumps(role["__scheduler_extender_settings"] | {"kubeconfig": str(file)}), "extender.yaml")
 
 
 def may(server: ApiServer, token: str, verb: str, resource: str, **more: str) -> bool:

@@ -17,7 +17,6 @@ from ansible_collections.colocation.kubernetes.tests.contract.api_server import 
 from ansible_collections.colocation.kubernetes.tests.contract.role_play import RolePlay
 from ansible_collections.colocation.kubernetes.tests.contract.scheduler.control_plane import admin_file
 from ansible_collections.colocation.kubernetes.tests.contract.scheduler.node_double import NodeDouble
-from ansible_collections.colocation.kubernetes.tests.contract.scheduler.pod_double import KUBECONFIG
 from ansible_collections.colocation.kubernetes.tests.contract.scheduler.prometheus_double import prometheus_double
 
 NAME = "schedulingplugin-mem-usage"
@@ -44,7 +43,6 @@ def site(
                     "scheduler_extender_port": PORTS[2],
                     "scheduler_api_server": server.server,
                     "scheduler_prometheus": prometheus.address,
-                    "scheduler_extender_config": {"kubeconfig": KUBECONFIG},
                     "scheduler_timeout": 60,
                 },
             )

@@ -19,6 +19,7 @@ import yaml
 
 from ansible_collections.colocation.kubernetes.tests.role_rendering import Rendered
 from colocation.common.config import load
+from colocation.common.kube_access import ACCOUNT, from_kubeconfig
 from colocation.scheduler.config import Config
 
 CLUSTER = {
@@ -59,7 +60,9 @@ def secret(found: Objects) -> dict[str, str]:
 
 def test_the_names_that_users_know() -> None:
     found = objects()
-    assert set(secret(found)) == {"scheduler.conf", "MemRealUsage-scheduler-conf.yaml", "extender.yaml"}
+    assert set(secret(found)) == {
+        "scheduler.conf", "MemRealUsage-scheduler-conf.yaml", "extender.yaml", "extender.conf",
+    }  # fmt: skip
     assert ("ClusterRole", "system:kube-scheduler:plugins") in found
     assert ("ClusterRoleBinding", "system:kube-scheduler:plugins") in found
     config = yaml.safe_load(secret(found)["MemRealUsage-scheduler-conf.yaml"])
@@ -94,6 +97,18 @@ def test_the_extender_takes_its_configuration(said: dict[str, Any]) -> None:
 def test_the_page_is_where_the_clusters_kubelets_probe(service: str, address: str) -> None:
     text = secret(objects(__scheduler_cluster={**CLUSTER, "service_address": service}))["extender.yaml"]
     assert load(Config, text, "extender.yaml").status.address == address
+
+
+@pytest.mark.parametrize(
+    "said",
+    [{}, {"scheduler_identity": "kubeconfig", "__scheduler_read": {"kubeconfig": "a copy"}}, {"scheduler_mode": "hostpath"}],
+)
+def test_the_extender_asks_the_api_server_that_is_named_with_its_own_account(said: dict[str, Any]) -> None:
+    found = objects(scheduler_api_server="https://api.example:6443", **said)
+    file = load(Config, secret(found)["extender.yaml"], "extender.yaml").kubeconfig
+    mounts = {one["mountPath"]: one.get("subPath") for one in pod(found)["containers"][1]["volumeMounts"]}
+    access = from_kubeconfig(secret(found)[mounts[file]], file)
+    assert (access.server, access.token.file) == ("https://api.example:6443", f"{ACCOUNT}/token")
 
 
 def test_nothing_runs_with_more_than_it_needs() -> None:
