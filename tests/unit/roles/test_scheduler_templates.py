@@ -93,7 +93,9 @@ def test_the_extender_takes_its_configuration(said: dict[str, Any]) -> None:
         assert list(config.profiles) == ["batch"]
 
 
-@pytest.mark.parametrize(("service", "address"), [("https://10.96.0.1:443", "0.0.0.0"), ("https://[fd00::1]:443", "::")])
+@pytest.mark.parametrize(
+    ("service", "address"), [("https://10.96.0.1:443", "0.0.0.0"), ("https://[fd00::1]:443", "::")]
+)
 def test_the_page_is_where_the_clusters_kubelets_probe(service: str, address: str) -> None:
     text = secret(objects(__scheduler_cluster={**CLUSTER, "service_address": service}))["extender.yaml"]
     assert load(Config, text, "extender.yaml").status.address == address
@@ -101,7 +103,11 @@ def test_the_page_is_where_the_clusters_kubelets_probe(service: str, address: st
 
 @pytest.mark.parametrize(
     "said",
-    [{}, {"scheduler_identity": "kubeconfig", "__scheduler_read": {"kubeconfig": "a copy"}}, {"scheduler_mode": "hostpath"}],
+    [
+        {},
+        {"scheduler_identity": "kubeconfig", "__scheduler_read": {"kubeconfig": "a copy"}},
+        {"scheduler_mode": "hostpath"},
+    ],
 )
 def test_the_extender_asks_the_api_server_that_is_named_with_its_own_account(said: dict[str, Any]) -> None:
     found = objects(scheduler_api_server="https://api.example:6443", **said)

@@ -11,7 +11,6 @@ from colocation.common.http_exchange import Answer, Request
 from colocation.common.status import Status, to_json
 from colocation.common.status_page import to_html
 
-
 HUNG_SECONDS = 60.0
 
 

@@ -14,13 +14,14 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from urllib.parse import quote
 
+from colocation.common.events import About, Reporter, Source, node
 from colocation.common.journal import Log
 from colocation.common.kube_api import MERGE_PATCH, ApiError, Document, KubeApi
 from colocation.common.watching import Kind, Listener, Watch
+from colocation.device_plugin import COMPONENT
 from colocation.device_plugin.gpu_grant import Note, notes
 from colocation.device_plugin.gpu_match import Key
 from colocation.device_plugin.gpu_pods import Pod, read_pod
-from colocation.device_plugin.reclaim_events import About, Reporter, node
 
 PODS = "/api/v1/pods"
 PAGE = 500
@@ -104,7 +105,7 @@ class GpuCluster:
         self._api, self._quick, self._node = api, quick, node_name
         self._selector = f"spec.nodeName={node_name}"
         self._watch = Watch(api, Kind("pods", PODS, PAGE, self._selector), self.book)
-        self._reporter = Reporter(api, node_name)
+        self._reporter = Reporter(api, Source(COMPONENT, node_name))
         self._recorded: Mapping[Key, Sequence[str]] = {}
         self._counts: Mapping[str, str] = {}
         self._counts_at = self._rest_until = float("-inf")

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 
+from colocation.common.events import About
 from colocation.common.journal import Log
 from colocation.common.kube_api import ApiError
 from colocation.device_plugin import gpu_choice, gpus
@@ -27,7 +28,6 @@ from colocation.device_plugin.gpu_status import GpuMetrics
 from colocation.device_plugin.gpu_watcher import GONE, GpuWatcher, Look
 from colocation.device_plugin.gpus import Catalog, Gpu
 from colocation.device_plugin.holders import Held
-from colocation.device_plugin.reclaim_events import About
 
 Recorded = Callable[[], Iterable[Held]]
 ILL, WELL, TOO_LARGE = "ColocationGpuIll", "ColocationGpuWell", "ColocationGpuRequestTooLarge"

@@ -15,9 +15,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from colocation.common import events
 from colocation.common.journal import Log
 from colocation.common.kube_api import ApiError, KubeApi
-from colocation.device_plugin import evict, migrate_look, reclaim_cgroup, reclaim_events
+from colocation.device_plugin import COMPONENT, evict, migrate_look, reclaim_cgroup
 from colocation.device_plugin.evict import Answer, Said
 from colocation.device_plugin.migrate import Room
 from colocation.device_plugin.reclaim import Action, Rung
@@ -94,7 +95,8 @@ class Worker:
         self._rooms: tuple[Room, ...] = ()
         self._rooms_wanted = ""  # the resource
         self._rooms_at = self._asked_at = float("-inf")
-        self._reporter = reclaim_events.Reporter(identities.api, identities.node) if identities.api else None
+        source = events.Source(COMPONENT, identities.node)
+        self._reporter = events.Reporter(identities.api, source) if identities.api else None
         self._thread = threading.Thread(target=self._run, name="reclaim-work", daemon=True)
         self._thread.start()
 
@@ -183,12 +185,12 @@ class Worker:
             log.warning("the node's status could not be patched", blocks=blocks, why=why)
         return evict.evict(api, job.pod)
 
-    def _report(self, reporter: reclaim_events.Reporter, job: Job, answer: Answer) -> None:
+    def _report(self, reporter: events.Reporter, job: Job, answer: Answer) -> None:
         pod, action = job.pod, job.action
         reason = REASONS[action.rung] if answer.said is not Said.REFUSED else "ColocationEvictionRefused"
         text = message(action, len(pod.blocks), answer)
-        about = reclaim_events.About("Pod", pod.name, pod.uid, pod.namespace)
-        node = reclaim_events.node(self._identities.node)
+        about = events.About("Pod", pod.name, pod.uid, pod.namespace)
+        node = events.node(self._identities.node)
         when = datetime.datetime.now(datetime.timezone.utc)
         for one, words in ((about, text), (node, f"{pod.namespace}/{pod.name}: {text}")):
             if why := reporter.say(one, reason, words, when):

@@ -12,8 +12,9 @@ from ansible_collections.colocation.kubernetes.tests.unit.agents.common.api_doub
     Answer,
     ApiDouble,
 )
+from colocation.common import events
 from colocation.common.kube_api import ApiError, KubeApi
-from colocation.device_plugin import evict, migrate_look, reclaim_events
+from colocation.device_plugin import evict, migrate_look
 from colocation.device_plugin.evict import Said, judged
 from colocation.device_plugin.reclaim import Action, Rung
 from colocation.device_plugin.reclaim_view import Holding, PodHolding
@@ -60,8 +61,8 @@ def test_the_nodes_status_says_at_once_what_is_on_offer(api: KubeApi, double: Ap
 
 
 def test_an_event_is_written_once_and_then_counted_up(api: KubeApi, double: ApiDouble) -> None:
-    reporter = reclaim_events.Reporter(api, "worker1")
-    about = reclaim_events.About("Pod", "job-1", "uid-1", "batch")
+    reporter = events.Reporter(api, events.Source("colocation-device-plugin", "worker1"))
+    about = events.About("Pod", "job-1", "uid-1", "batch")
     assert reporter.say(about, "ColocationEvicted", "why", NOON) == ""
     event = double.asked[0].body
     assert event["involvedObject"] == {
@@ -81,7 +82,7 @@ def test_an_event_is_written_once_and_then_counted_up(api: KubeApi, double: ApiD
     assert patched.path == f"/api/v1/namespaces/batch/events/{event['metadata']['name']}"
     assert patched.body == {"message": "again", "lastTimestamp": "2026-01-02T12:00:00Z", "count": 2}
     double.answers = [Answer(403, {"message": "no"})]
-    assert "403 no" in reporter.say(reclaim_events.node("worker1"), "ColocationEvicted", "x", NOON)
+    assert "403 no" in reporter.say(events.node("worker1"), "ColocationEvicted", "x", NOON)
     assert double.asked[-1].path == "/api/v1/namespaces/default/events"
 
 

@@ -10,10 +10,10 @@ import pytest
 
 from ansible_collections.colocation.kubernetes.tests.unit.agents.common.api_double import Answer, ApiDouble
 from ansible_collections.colocation.kubernetes.tests.unit.agents.device_plugin.gpu_model import RESOURCE, MadePod
+from colocation.common.events import About
 from colocation.common.kube_api import ApiError, KubeApi
 from colocation.device_plugin.gpu_cluster import GpuCluster, PodBook
 from colocation.device_plugin.gpu_pods import ASSIGNED, UUID
-from colocation.device_plugin.reclaim_events import About
 
 U0, U1 = (f"GPU-{n:08x}-0000-0000-0000-000000000000" for n in range(2))
 

@@ -13,11 +13,12 @@ from ansible_collections.colocation.kubernetes.tests.run.story.timeline import K
 from ansible_collections.colocation.kubernetes.tests.run.story.watching import happened
 from ansible_collections.colocation.kubernetes.tests.unit.agents.cri_proxy.machines import machine
 from ansible_collections.colocation.kubernetes.tests.unit.agents.scheduler.cluster_parts import cluster, measure, pod
+from colocation.common import events
 from colocation.common.metrics import Registry
 from colocation.common.status import Status, to_json
 from colocation.cri_proxy import picture
 from colocation.cri_proxy.cpus import parse
-from colocation.device_plugin import memory_metrics, reclaim_events
+from colocation.device_plugin import COMPONENT, memory_metrics
 from colocation.device_plugin.memory_metrics import MemoryMetrics
 from colocation.device_plugin.memory_snapshot import MemorySnapshot, Zone
 from colocation.scheduler.explain import explain, to_table
@@ -63,8 +64,8 @@ def test_places_are_in_the_proxys_topology() -> None:
 
 def test_events_come_from_the_component_that_is_listened_to() -> None:
     now = datetime.datetime.fromtimestamp(100, datetime.timezone.utc)
-    about = reclaim_events.About("Pod", "batch-1", "uid", "story")
-    event = reclaim_events.document(about, "worker1", "ColocationMigrated", "why", now)
+    about = events.About("Pod", "batch-1", "uid", "story")
+    event = events.document(about, events.Source(COMPONENT, "worker1"), "ColocationMigrated", "why", now)
     event["metadata"]["uid"] = "1"
     key, heard = happened(event, began=90) or ("", None)
     assert key == "1 1"

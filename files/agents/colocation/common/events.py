@@ -1,6 +1,6 @@
 # Copyright: colocation.kubernetes contributors
 # Apache-2.0 License (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Events on pods and on the Node: what was done, why, and with which figures.
+"""Events on pods and on the Node: what was done or happened, why, and with which figures.
 
 One Event for each object and reason; it is counted up when the same happens again, as the kubelet does, so that hours
 of trouble don't fill etcd.
@@ -16,9 +16,16 @@ from urllib.parse import quote
 
 from colocation.common.kube_api import MERGE_PATCH, ApiError, KubeApi
 
-SOURCE = "colocation-device-plugin"
 MOST_MESSAGE = 1024
 NODE_NAMESPACE = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Who tells it."""
+
+    component: str
+    host: str = ""  # the Node it is on
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +48,10 @@ def node(name: str) -> About:
     return About("Node", name, name)
 
 
-def document(about: About, node: str, reason: str, message: str, when: datetime.datetime) -> dict[str, Any]:
-    """The Event."""
+def document(
+    about: About, source: Source, reason: str, message: str, when: datetime.datetime, kind: str = "Warning"
+) -> dict[str, Any]:
+    """The Event; `kind` is Warning or Normal."""
     stamp = when.astimezone(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     digest = hashlib.sha256(f"{about.kind}/{about.uid}/{reason}".encode()).hexdigest()[:16]
     regarding = {"apiVersion": "v1", "kind": about.kind, "name": about.name, "uid": about.uid}
@@ -55,8 +64,8 @@ def document(about: About, node: str, reason: str, message: str, when: datetime.
         "involvedObject": regarding,
         "reason": reason,
         "message": message[:MOST_MESSAGE],
-        "type": "Warning",
-        "source": {"component": SOURCE, "host": node},
+        "type": kind,
+        "source": {"component": source.component, "host": source.host},
         "firstTimestamp": stamp,
         "lastTimestamp": stamp,
         "count": 1,
@@ -66,14 +75,14 @@ def document(about: About, node: str, reason: str, message: str, when: datetime.
 class Reporter:
     """Writes events; used from one thread. `counts` outlives no restart: the count then begins anew."""
 
-    def __init__(self, api: KubeApi, node: str) -> None:
+    def __init__(self, api: KubeApi, source: Source) -> None:
         self._api = api
-        self._node = node
+        self._source = source
         self._counts: dict[str, int] = {}
 
-    def say(self, about: About, reason: str, message: str, when: datetime.datetime) -> str:
+    def say(self, about: About, reason: str, message: str, when: datetime.datetime, kind: str = "Warning") -> str:
         """Why it could not be written."""
-        event = document(about, self._node, reason, message, when)
+        event = document(about, self._source, reason, message, when, kind)
         name = str(event["metadata"]["name"])
         path = f"/api/v1/namespaces/{quote(about.place, safe='')}/events"
         count = self._counts.get(name, 0) + 1
