@@ -15,10 +15,15 @@ from ansible_collections.colocation.kubernetes.tests.contract.extender.some_clus
 from ansible_collections.colocation.kubernetes.tests.unit.agents.scheduler.cluster_parts import GIB, pod
 from ansible_collections.colocation.kubernetes.tests.unit.agents.scheduler.fake_prometheus import FakePrometheus
 from colocation.common import watching
+from colocation.common.events import About, Reporter, Source
+from colocation.common.kube_api import KubeApi
+from colocation.common.retry import Backoff
 from colocation.common.watching import Kind
 from colocation.scheduler import engine as engine_module
+from colocation.scheduler import teller
 from colocation.scheduler.cluster import Cluster
-from colocation.scheduler.engine import Engine
+from colocation.scheduler.engine import Engine, access_of
+from colocation.scheduler.teller import Teller
 
 Start = Callable[..., Engine]
 
@@ -99,6 +104,37 @@ def test_an_api_server_that_dies_and_comes_back(two: Engine, some: SomeCluster, 
     some.pod("after", "a")
     until("what came is seen", lambda: flying(two, "a") == 20)
     until("all is well", lambda: two.problems() == [], 60)
+
+
+def test_what_broke_and_works_again_is_told_on_the_pod(
+    two: Engine, some: SomeCluster, prometheus: FakePrometheus, server: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(teller, "LEAST_SECONDS", 0.5)
+    uid = some.pod("extender")
+    api = KubeApi(access_of(two.config), backoff=Backoff(tries=1))
+    tells = Teller(About("Pod", "extender", uid, "default"), Reporter(api, Source(teller.COMPONENT)), lambda: two)
+
+    def told() -> list[tuple[str, str]]:
+        selector = f"source={teller.COMPONENT},involvedObject.uid={uid}"
+        found = some.client.items("/api/v1/namespaces/default/events", field_selector=selector)
+        return sorted((one["type"], one["reason"]) for one in found)
+
+    tells.start()
+    try:
+        prometheus.status = 503
+        until("that is told", lambda: told() == [("Warning", "ColocationMeasuringFailed")])
+        prometheus.status = 200
+        until("its end is told", lambda: ("Normal", "ColocationMeasuringRecovered") in told())
+        server.kill()
+        until("the watch is known to be broken", lambda: any("can't be watched" in one for one in two.problems()))
+        time.sleep(2 * teller.LOOK_SECONDS)  # nobody can be told now
+        assert best(two, "x", "a", "b") == "a", "and nobody waits for that"
+        server.start()
+        until("both are told", lambda: {reason for _type, reason in told()} >= {
+            "ColocationWatchFailed", "ColocationWatchRecovered",
+        }, 60)  # fmt: skip
+    finally:
+        tells.stop()
 
 
 def test_an_api_server_that_hangs(two: Engine, some: SomeCluster, server: ApiServer) -> None:

@@ -5,11 +5,12 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import ssl
 import subprocess
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_client import KubeClient
@@ -34,10 +35,11 @@ def client(server: ApiServer) -> KubeClient:
 class Program:
     """A process that is ended with its test, and its log."""
 
-    def __init__(self, command: Sequence[str | Path], log: Path) -> None:
+    def __init__(self, command: Sequence[str | Path], log: Path, more: Mapping[str, str] | None = None) -> None:
         self.log = log
+        environment = {**os.environ, **(more or {})}
         with log.open("ab") as stream:
-            self.process = subprocess.Popen([*ENDS_WITH_US, *command], stdout=stream, stderr=stream)
+            self.process = subprocess.Popen([*ENDS_WITH_US, *command], stdout=stream, stderr=stream, env=environment)
 
     def signal(self, number: int) -> None:
         self.process.send_signal(number)

@@ -100,7 +100,13 @@ class PodDouble:
             return False
 
     def _start(self, name: str) -> Program:
-        return Program(self._commands[name], self._place / f"{name}.log")
+        return Program(self._commands[name], self._place / f"{name}.log", self._environment(name))
+
+    def _environment(self, name: str) -> dict[str, str]:
+        """What a container is told of its pod."""
+        container = next(one for one in self.pod["spec"]["containers"] if one["name"] == name)
+        fields = {one["name"]: one["valueFrom"]["fieldRef"]["fieldPath"] for one in container.get("env", [])}
+        return {name: str(self.pod["metadata"][path.removeprefix("metadata.")]) for name, path in fields.items()}
 
     def _prepared(self, container: Mapping[str, Any]) -> list[str | Path]:
         """The container's files, and its command in their terms."""

@@ -21,6 +21,7 @@ class PrometheusDouble:
         self.used: dict[str, dict[str, float]] = {}
         self.label = "node"
         self.asked: list[str] = []
+        self.ill = False
 
     def set(self, memory: Mapping[str, float], cpu: Mapping[str, float] | None = None) -> None:
         self.used = {"node_mem_usage_avg_5m": dict(memory), "node_cpu_usage_avg_5m": dict(cpu or memory)}
@@ -46,7 +47,7 @@ def prometheus_double() -> Iterator[PrometheusDouble]:
 
         def _reply(self, asked: Mapping[str, list[str]]) -> None:
             body = json.dumps(double.answer(asked.get("query", [""])[0])).encode()
-            self.send_response(200)
+            self.send_response(503 if double.ill else 200)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()

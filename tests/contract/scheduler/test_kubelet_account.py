@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,7 @@ from ansible_collections.colocation.kubernetes.tests.contract.scheduler.extender
 from ansible_collections.colocation.kubernetes.tests.unit.agents.common.api_double import Authority
 from ansible_collections.colocation.kubernetes.tests.unit.agents.scheduler.test_kubelets import FakeKubelet, nodes
 from colocation.common.config import load
+from colocation.common.events import About, Reporter, Source
 from colocation.common.kube_api import KubeApi, kubeconfig
 from colocation.scheduler.config import Config
 from colocation.scheduler.engine import access_of, make_source
@@ -40,13 +42,17 @@ def kubelet(tmp_path: Path) -> Iterator[FakeKubelet]:
 @pytest.fixture(scope="module")
 def config(server: ApiServer, tmp_path_factory: pytest.TempPathFactory) -> Config:
     """The role's, with its accounts and rights in the API, for an extender with a token of its own account."""
+    return installed(server, tmp_path_factory.mktemp("extender"))
+
+
+def installed(server: ApiServer, place: Path, **said: Any) -> Config:
     code = {"content": "", "sha256": "0123456789abcdef"}
-    role = rendered(server, __scheduler_zipapp=code, scheduler_api_server=server.server)
+    role = rendered(server, __scheduler_zipapp=code, scheduler_api_server=server.server, **said)
     kinds = ("ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
     wanted = [one for one in role["__scheduler_objects"] if one["kind"] in kinds]
     server.kubectl("apply", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": wanted}))
-    file = tmp_path_factory.mktemp("extender") / "kubeconfig"
-    token = server.kubectl("create", "token", "--namespace=kube-system", NAME).strip()
+    file = place / "kubeconfig"
+    token = server.kubectl("create", "token", "--namespace=kube-system", role["scheduler_name"]).strip()
     file.write_text(json.dumps(server.kubeconfig_with_token(token)))
     return load(Config, json.dumps(role["__scheduler_extender_settings"] | {"kubeconfig": str(file)}), "extender.yaml")
 
@@ -81,3 +87,16 @@ def test_the_extender_itself_has_no_metrics_and_no_other_accounts(server: ApiSer
     assert not may(server, access_of(config)().token.content, "get", "nodes", subresource="metrics")
     with pytest.raises(SourceError, match="cannot create resource"):
         AccountToken(KubeApi(kubeconfig(config.kubeconfig)), "kube-system/default").get()
+
+
+def test_an_extender_that_is_no_scheduler_to_the_api_writes_events_in_its_namespace(
+    server: ApiServer, tmp_path: Path
+) -> None:
+    names = {"scheduler_name": "another", "scheduler_cluster_role": "another"}
+    access = access_of(installed(server, tmp_path, scheduler_mode="hostpath", **names))
+    reporter = Reporter(KubeApi(access), Source("test"))
+    now = datetime.datetime.now(datetime.timezone.utc)
+    for _time in ("written", "counted up"):
+        assert reporter.say(About("Pod", "p", "uid", "kube-system"), "ColocationWatchFailed", "why", now) == ""
+    assert "cannot create resource" in reporter.say(About("Pod", "p", "uid", "default"), "No", "why", now)
+    assert not may(server, access().token.content, "list", "events", namespace="kube-system")

@@ -5,6 +5,7 @@ configuration and account, so what is tried, rolled out, put back and removed is
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,10 @@ from ansible_collections.colocation.kubernetes.tests.contract.api_server import 
 from ansible_collections.colocation.kubernetes.tests.contract.role_play import RolePlay
 from ansible_collections.colocation.kubernetes.tests.contract.scheduler.control_plane import admin_file
 from ansible_collections.colocation.kubernetes.tests.contract.scheduler.node_double import NodeDouble
-from ansible_collections.colocation.kubernetes.tests.contract.scheduler.prometheus_double import prometheus_double
+from ansible_collections.colocation.kubernetes.tests.contract.scheduler.prometheus_double import (
+    PrometheusDouble,
+    prometheus_double,
+)
 
 NAME = "schedulingplugin-mem-usage"
 SECRET = "/api/v1/namespaces/kube-system/secrets/kube-scheduler-mem-secret"
@@ -25,15 +29,15 @@ PORTS = [61259, 61463, 61464]
 
 
 @pytest.fixture(scope="module")
-def site(
+def both(
     server: ApiServer, api: KubeClient, cluster: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[RolePlay]:
+) -> Iterator[tuple[RolePlay, PrometheusDouble]]:
     place = tmp_path_factory.mktemp("site")
     node = NodeDouble(server, api, "worker", place / "pods", PORTS)
     with prometheus_double() as prometheus:
         prometheus.set({"worker": 10.0})
         try:
-            yield RolePlay(
+            play = RolePlay(
                 place,
                 "scheduler",
                 {
@@ -43,11 +47,23 @@ def site(
                     "scheduler_extender_port": PORTS[2],
                     "scheduler_api_server": server.server,
                     "scheduler_prometheus": prometheus.address,
+                    "scheduler_query_interval_seconds": 2,
                     "scheduler_timeout": 60,
                 },
             )
+            yield play, prometheus
         finally:
             node.close()
+
+
+@pytest.fixture(scope="module")
+def site(both: tuple[RolePlay, PrometheusDouble]) -> RolePlay:
+    return both[0]
+
+
+@pytest.fixture(scope="module")
+def prometheus(both: tuple[RolePlay, PrometheusDouble]) -> PrometheusDouble:
+    return both[1]
 
 
 def standing(server: ApiServer) -> list[str]:
@@ -59,7 +75,7 @@ def standing(server: ApiServer) -> list[str]:
 
 
 def test_installed_placed_by_changed_refused_put_back_and_removed(
-    site: RolePlay, server: ApiServer, api: KubeClient
+    site: RolePlay, prometheus: PrometheusDouble, server: ApiServer, api: KubeClient
 ) -> None:
     # Check mode foretells, and writes nothing.
     status, foretold, said = site("--check")
@@ -85,6 +101,19 @@ def test_installed_placed_by_changed_refused_put_back_and_removed(
     assert len(logs) >= 4
     refused = [line for log in logs for line in log.read_text().splitlines() if "forbidden" in line.lower()]
     assert refused == []
+
+    # While Prometheus is gone no replica is ready, each says so, and a drain may go on.
+    prometheus.ill = True
+    wait_until("no replica to be ready", lambda: not any(map(is_ready, pods(api))), 30)
+    wait_until("both to tell", lambda: told(api) == {"ColocationMeasuringFailed": 2}, 30)
+    dry = {"apiVersion": "policy/v1", "kind": "Eviction", "deleteOptions": {"dryRun": ["All"]}}
+    for pod in pods(api):
+        name = pod["metadata"]["name"]
+        eviction = {**dry, "metadata": {"name": name, "namespace": "kube-system"}}
+        api.post(f"/api/v1/namespaces/kube-system/pods/{name}/eviction", eviction)
+    prometheus.ill = False
+    wait_until("both to be ready", lambda: all(map(is_ready, pods(api))), 30)
+    wait_until("both to tell that", lambda: told(api).get("ColocationMeasuringRecovered") == 2, 60)
 
     # A second run changes nothing.
     status, changed, said = site()
@@ -128,3 +157,15 @@ def test_installed_placed_by_changed_refused_put_back_and_removed(
 def pods(api: KubeClient) -> list[dict[str, Any]]:
     found = api.items("/api/v1/namespaces/kube-system/pods", label_selector=f"app.kubernetes.io/name={NAME}")
     return [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
+
+
+def is_ready(pod: dict[str, Any]) -> bool:
+    conditions = pod.get("status", {}).get("conditions", [])
+    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+
+
+def told(api: KubeClient) -> Counter[str]:
+    """The extenders' Events on the pods that there are, by reason."""
+    names = {pod["metadata"]["name"] for pod in pods(api)}
+    events = api.items("/api/v1/namespaces/kube-system/events", field_selector="source=colocation-scheduler-extender")
+    return Counter(one["reason"] for one in events if one["involvedObject"]["name"] in names)

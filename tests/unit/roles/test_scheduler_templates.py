@@ -19,8 +19,10 @@ import yaml
 
 from ansible_collections.colocation.kubernetes.tests.role_rendering import Rendered
 from colocation.common.config import load
+from colocation.common.events import About
 from colocation.common.kube_access import ACCOUNT, from_kubeconfig
 from colocation.scheduler.config import Config
+from colocation.scheduler.teller import own_pod
 
 CLUSTER = {
     "version": "1.36.3",
@@ -181,6 +183,19 @@ def test_kubelets_are_shown_an_account_that_can_do_nothing_else(mode: str) -> No
     assert rules == [{"apiGroups": [""], "resources": ["nodes/metrics"], "verbs": ["get"]}]
     (minting,) = found["Role", "system:kube-scheduler:plugins:kubelets"]["rules"]
     assert (minting["resourceNames"], minting["verbs"]) == ([name], ["create"])
+
+
+@pytest.mark.parametrize("mode", ["deployment", "hostpath"])
+def test_the_extender_may_write_events_beside_its_pod_alone(mode: str) -> None:
+    found = objects(scheduler_mode=mode)
+    role = found["Role", "system:kube-scheduler:plugins:events"]
+    assert role["metadata"]["namespace"] == "kube-system"
+    assert role["rules"] == [{"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]}]
+    (subject,) = found["RoleBinding", "system:kube-scheduler:plugins:events"]["subjects"]
+    assert (subject["kind"], subject["name"]) == ("ServiceAccount", pod(found)["serviceAccountName"])
+    fields = {one["name"]: one["valueFrom"]["fieldRef"]["fieldPath"] for one in pod(found)["containers"][1]["env"]}
+    about = own_pod({name: f"the {path}" for name, path in fields.items()})
+    assert about == About("Pod", "the metadata.name", "the metadata.uid", "the metadata.namespace")
 
 
 def test_the_seeds_identity() -> None:

@@ -4,21 +4,26 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from typing import get_args
 
 from colocation import __version__
+from colocation.common.events import Reporter, Source
 from colocation.common.journal import Log
+from colocation.common.kube_api import KubeApi
 from colocation.common.metrics import Registry
+from colocation.common.retry import Backoff
 from colocation.common.status import Cell, Status, Table
 from colocation.scheduler.answers import Answers, nobody
 from colocation.scheduler.config import Config
 from colocation.scheduler.counters import Counters
-from colocation.scheduler.engine import Engine
+from colocation.scheduler.engine import Engine, access_of
 from colocation.scheduler.explain import by_load, explain, to_table
 from colocation.scheduler.score import Judged
 from colocation.scheduler.server import ExtenderServer
+from colocation.scheduler.teller import COMPONENT, Teller, own_pod
 
 SWAP_SECONDS = 30.0  # after a reload the old engine answers until the new one knows the cluster, at most so long
 SHOWN_NODES = 20  # on the status page; `explain` shows all
@@ -34,6 +39,7 @@ class ExtenderAgent:
         self._counters = Counters(registry)
         self._answers: Answers | None = None
         self._server: ExtenderServer | None = None
+        self._teller: Teller | None = None
         self._next: Engine | None = None
         self._swap_by = 0.0
         self._tables: tuple[Table, ...] = ()
@@ -51,6 +57,7 @@ class ExtenderAgent:
         if self._answers is None:
             self._answers = Answers(engine, self._counters)
             self._server = self._listen(config, self._answers)
+            self._teller = _teller(config, self._answers)
         else:
             self._next, self._swap_by = engine, time.monotonic() + SWAP_SECONDS
         engine.start()
@@ -81,6 +88,8 @@ class ExtenderAgent:
         return server
 
     def stop(self) -> None:
+        if self._teller is not None:
+            self._teller.stop()
         if self._server is not None:
             self._server.close()
         for engine in (self._next, self._answers.engine if self._answers else None):
@@ -118,6 +127,17 @@ class ExtenderAgent:
     def _count(self) -> None:
         if self._answers is not None:
             self._counters.read(self._answers.engine)
+
+
+def _teller(config: Config, answers: Answers) -> Teller | None:
+    """Who writes Events; nobody, where we don't know which pod we are."""
+    about = own_pod(os.environ)
+    if about is None:
+        return None
+    api = KubeApi(access_of(config), backoff=Backoff(tries=1))
+    teller = Teller(about, Reporter(api, Source(COMPONENT)), lambda: answers.engine)
+    teller.start()
+    return teller
 
 
 def _profiles(engine: Engine) -> Table:
