@@ -38,8 +38,9 @@ class News:
 class Subject:
     """What is well or not, and what was told of it last. It was well before anybody looked."""
 
-    def __init__(self, name: str) -> None:
-        self._name = name
+    def __init__(self, failed: str, recovered: str) -> None:
+        self._failed = failed
+        self._recovered = recovered
         self._bad = False
         self._at = float("-inf")
         self._why = ""
@@ -51,8 +52,8 @@ class Subject:
         lasted, self._at, self._bad = now - self._at, now, bool(problem)
         if problem:
             self._why = problem
-            return News(f"Colocation{self._name}Failed", problem, "Warning")
-        return News(f"Colocation{self._name}Recovered", f"After {lasted:.0f} s; it was: {self._why}", "Normal")
+            return News(self._failed, problem, "Warning")
+        return News(self._recovered, f"After {lasted:.0f} s; it was: {self._why}", "Normal")
 
 
 def measuring(engine: Engine) -> str | None:
@@ -82,7 +83,10 @@ class Teller:
         self._about = about
         self._reporter = reporter
         self._engine = engine
-        self._subjects = ((Subject("Measuring"), measuring), (Subject("Watch"), watching))
+        self._subjects = (
+            (Subject("ColocationMeasuringFailed", "ColocationMeasuringRecovered"), measuring),
+            (Subject("ColocationWatchFailed", "ColocationWatchRecovered"), watching),
+        )
         self._waiting: deque[tuple[News, datetime.datetime]] = deque(maxlen=MOST_WAITING)
         self._rest_until = 0.0
         self._complained = False

@@ -18,7 +18,7 @@ POD = {"POD_NAME": "p-1", "POD_NAMESPACE": "kube-system", "POD_UID": "uid-1"}
 
 
 def test_each_change_is_told_once() -> None:
-    subject = Subject("Watch")
+    subject = Subject("ColocationWatchFailed", "ColocationWatchRecovered")
     seen = [
         subject.look(problem, now)
         for now, problem in (
@@ -38,7 +38,7 @@ def test_each_change_is_told_once() -> None:
 
 
 def test_what_flaps_is_told_twice_a_minute() -> None:
-    subject = Subject("Measuring")
+    subject = Subject("Failed", "Recovered")
     told = [now for now in range(600) if subject.look("no answer" if now % 2 else "", now)]
     assert len(told) <= 20
     assert all(later - sooner >= teller.LEAST_SECONDS for sooner, later in zip(told, told[1:], strict=False))
