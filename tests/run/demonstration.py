@@ -112,7 +112,7 @@ def _before(scene: Scene, home: Path, fresh: bool) -> dict[str, list[str]]:
         remembered: dict[str, Any] = json.loads(_made(home).read_text())
         return {node: list(lines) for node, lines in remembered["before"].items()}
     try:
-        before = scene.on_all(lambda node: stands(scene, node))
+        before = stands(scene)
     except Trouble as trouble:
         raise CannotGoOn(str(trouble)) from None
     _made(home).write_text(json.dumps({"nodes": list(NODES), "before": before}))

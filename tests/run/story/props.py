@@ -14,9 +14,7 @@ from .steps import Look, Trouble
 
 MIGRATOR_FILE = "/etc/kubernetes/story-migrator.conf"
 GPU_FILE = "/var/lib/story-gpus-double.yaml"
-OURS = ("mem-usage", "mem-secret", "kube-scheduler:plugins", "colocation", workloads.NAMESPACE)
-ON_NODES = ("colocation", "doslab.io/")
-KINDS = "deploy,rs,pod,svc,endpointslice,pdb,secret,cm,sa,role,rolebinding,clusterrole,clusterrolebinding,lease,ns"
+CLUSTER = "the cluster"  # beside the nodes, of what was looked at before the first run
 
 
 def offer(scene: Scene, collection: Path | None = None) -> list[str]:
@@ -69,31 +67,24 @@ def take_away(scene: Scene) -> None:
         scene.pause(1.0)
 
 
-def stands(scene: Scene, node: str) -> list[str]:
-    """What an uninstall must leave as it was."""
+def stands(scene: Scene) -> dict[str, list[str]]:
+    """What an uninstall must leave as it was, on each node and in the cluster."""
     script = scene.collection / "molecule" / "shared" / "what_stands"
-    return scene.ssh(node, script.read_text(), limit=180).splitlines()
-
-
-def _differences(scene: Scene, node: str) -> list[str]:
-    before, now = scene.before.get(node), stands(scene, node)
-    if before is None:
-        raise Trouble(f"nobody looked at {node} before the first run: ./demo --destroy, and begin anew")
-    return [*(f"gone: {line}" for line in before if line not in now),
-            *(f"new: {line}" for line in now if line not in before)]  # fmt: skip
+    nodes = scene.on_all(lambda node: scene.ssh(node, script.read_text(), limit=180).splitlines())
+    return {**nodes, CLUSTER: scene.cluster_stands()}
 
 
 def nothing_left(scene: Scene) -> Look:
-    """Nodes and API are as they were before the first run."""
-    left = [
-        f"{node}: {line}" for node, lines in scene.on_all(lambda n: _differences(scene, n)).items() for line in lines
-    ]
-    for node in scene.api.get("/api/v1/nodes").get("items", ()):
-        about, status = node["metadata"], node["status"]
-        names = (*status.get("capacity", {}), *about.get("labels", {}), *about.get("annotations", {}))
-        left += [f"{about['name']}: {name}" for name in names if any(word in name for word in ON_NODES)]
-    named = scene.tool("kubectl", "get", KINDS, "-A", "-o", "name").split()
-    left += [name for name in named if any(word in name for word in OURS)]
+    """Nodes and cluster are as they were before the first run."""
+    now = stands(scene)
+    if missing := now.keys() - scene.before.keys():
+        raise Trouble(f"nobody looked at {min(missing)} before the first run: ./demo --destroy, and begin anew")
+    left = [f"{place}: {line}" for place in now for line in _differences(scene.before[place], now[place])]
     if left:
         return Look(False, "left: " + "; ".join(left[:8]))
-    return Look(True, "files, units, mounts, sockets, kernel settings, Nodes and the API's objects are what they were")
+    return Look(True, "files, units, mounts, sockets, kernel settings, Nodes and the cluster's objects are what they were")
+
+
+def _differences(before: list[str], now: list[str]) -> list[str]:
+    return [*(f"gone: {line}" for line in before if line not in now),
+            *(f"new: {line}" for line in now if line not in before)]  # fmt: skip

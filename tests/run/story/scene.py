@@ -8,6 +8,7 @@ import json
 import os
 import shlex
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -46,7 +47,7 @@ class Scene:
         self.began = time.time()  # by the clock on the wall, as the API's stamps are
         self.recap: list[str] = []  # of the last playbook
         self.played: list[Played] = []
-        self.before: dict[str, list[str]] = {}  # what stood on each node before the first run
+        self.before: dict[str, list[str]] = {}  # what stood on each node and in the cluster before the first run
         self.collection = session.stage.collection
         self.facts: dict[str, Any] = {}  # what one step leaves for the next
         self._session = session
@@ -140,6 +141,11 @@ class Scene:
                 if self.now() > until or not any(sign in str(trouble) for sign in NOT_REACHED):
                     raise
                 self.pause(1.0)
+
+    def cluster_stands(self) -> list[str]:
+        """What the cluster's objects say, as scenarios look at it too."""
+        script = self.collection / "molecule" / "shared" / "cluster_stands.py"
+        return self._output([sys.executable, str(script), self.command, "kubectl", "--name", self.name], 180).splitlines()
 
     def on_all(self, ask: Callable[[str], T]) -> dict[str, T]:
         """Ask all nodes at the same time."""
