@@ -98,8 +98,8 @@ class StandinHosts:
         configs = [str(self.place / f"sshd_config{number}") for number in range(len(self._parts))]
         *beside, last = [shlex.join([*words, "-f", config]) for config in configs]
         ready = " && ".join(map(shlex.join, steps))
-        start = " ".join([*(f"{one} &" for one in beside), f"exec {last}"])
-        return ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", f"{ready} || exit; {start}"]
+        start = " ".join([f"{ready} || exit;", *(f"{one} &" for one in beside), f"exec {last}"])
+        return ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", start]
 
     def until_ready(self) -> None:
         """Wait until the last host of each sshd lets us in."""

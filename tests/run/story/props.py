@@ -82,7 +82,7 @@ def nothing_left(scene: Scene) -> Look:
     left = [f"{place}: {line}" for place in now for line in _differences(scene.before[place], now[place])]
     if left:
         return Look(False, "left: " + "; ".join(left[:8]))
-    return Look(True, "files, units, mounts, sockets, kernel settings, Nodes and the cluster's objects are what they were")
+    return Look(True, "files, units, mounts, sockets, kernel settings and the cluster's objects are what they were")
 
 
 def _differences(before: list[str], now: list[str]) -> list[str]:

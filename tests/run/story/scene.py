@@ -145,7 +145,8 @@ class Scene:
     def cluster_stands(self) -> list[str]:
         """What the cluster's objects say, as scenarios look at it too."""
         script = self.collection / "molecule" / "shared" / "cluster_stands.py"
-        return self._output([sys.executable, str(script), self.command, "kubectl", "--name", self.name], 180).splitlines()
+        words = [sys.executable, str(script), self.command, "kubectl", "--name", self.name]
+        return self._output(words, 180).splitlines()
 
     def on_all(self, ask: Callable[[str], T]) -> dict[str, T]:
         """Ask all nodes at the same time."""
