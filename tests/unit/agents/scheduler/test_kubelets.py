@@ -336,23 +336,23 @@ def test_more_dead_nodes_than_a_round_has_time_for_keep_no_other_from_being_meas
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     crowd = Crowd(monkeypatch, 20, range(10), 0.1)
-    for _ in range(5):  # in which each dead one is found out
+    for _round in range(5):  # in which each dead one is found out
         crowd.round()
     well = crowd.nodes.keys() - crowd.dead
     asked = set()
-    for _ in range(12):
+    for _round in range(12):
         assert crowd.round() == well
         asked |= crowd.asked
     assert asked == crowd.nodes.keys(), "one that comes back is noticed"
     crowd.dead.clear()
-    for _ in range(2):
+    for _round in range(2):
         crowd.round()
     assert crowd.round() == crowd.nodes.keys()
 
 
 def test_where_there_is_no_time_for_all_they_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     crowd = Crowd(monkeypatch, 10, (), 2.5)
-    rounds = [crowd.round() for _ in range(5)]
+    rounds = [crowd.round() for _round in range(5)]
     assert [sum(name in found for found in rounds) for name in crowd.nodes] == [2] * 10
 
 
@@ -362,9 +362,9 @@ def test_every_kubelet_is_asked_again_and_again(data: st.DataObject, count: int,
     dead = data.draw(st.sets(st.integers(0, count - 1)))
     with pytest.MonkeyPatch.context() as monkeypatch:
         crowd = Crowd(monkeypatch, count, dead, seconds)
-        for _ in range(2):
+        for _again in range(2):
             asked = set()
-            for _ in range(SECOND_CHANCE * count):
+            for _round in range(SECOND_CHANCE * count):
                 crowd.round()
                 asked |= crowd.asked
             assert asked == crowd.nodes.keys()
