@@ -23,7 +23,7 @@ class Rendered:
     def __init__(self, role: str, **said: Any) -> None:
         folder = ROLES / role
         named = [folder / "defaults/main.yml", folder / "vars/main.yml"]
-        known: dict[str, Any] = {"ansible_search_path": [str(folder)], "groups": {}}
+        known: dict[str, Any] = {"ansible_search_path": [str(folder)], "groups": {}, "hostvars": {}}
         for file in named:
             if file.exists():
                 known.update(_trusted(yaml.safe_load(file.read_text())))

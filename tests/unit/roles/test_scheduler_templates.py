@@ -50,6 +50,25 @@ def rendered(said: str) -> Objects:
     return {(one["kind"], one["metadata"]["name"]): one for one in role(**json.loads(said))["__scheduler_objects"]}
 
 
+@pytest.mark.parametrize(
+    ("offered", "known"),
+    [
+        ([{}], {"test.com/colocation-memory": "512Mi"}),
+        ([{"mock": {"a.com/b": 1}}, None], {"test.com/colocation-memory": "512Mi"}),
+        ([{"memory": {"test.com/colocation-memory": {"unit_mib": 64}}}, None], {"test.com/colocation-memory": "64Mi"}),
+        ([{"memory": {"my.com/memory": {}}}, {"memory": {"my.com/memory": {}}}], {"my.com/memory": "512Mi"}),
+        ([{"memory": {"my.com/memory": None}}], {"my.com/memory": "512Mi"}),
+    ],
+)
+def test_the_extender_knows_how_large_blocks_are(offered: list[Any], known: dict[str, str]) -> None:
+    """In flight, a block of 64 MiB that is taken for 512 makes an idle node full."""
+    names = [f"worker{number}" for number in range(len(offered))]
+    told: list[dict[str, Any]] = [{} if one is None else {"device_plugin_resources": one} for one in offered]
+    found = role(groups={"kube_node": names}, hostvars=dict(zip(names, told, strict=True)))
+    config = load(Config, found["__scheduler_extender_yaml"], "extender.yaml")
+    assert dict(config.in_flight.memory_resources) == known
+
+
 def pod(found: Objects) -> dict[str, Any]:
     spec: dict[str, Any] = found["Deployment", "schedulingplugin-mem-usage"]["spec"]["template"]["spec"]
     return spec
