@@ -25,6 +25,7 @@ class GpuOfLibrary:
     bus: str
     name: str = "NVIDIA H100"
     lost: bool = False
+    events: bool = True  # it knows any
     failed_remaps: int | None = 0  # None: it does not remap rows
     mig: list[tuple[str, int]] | None = None
 
@@ -141,7 +142,10 @@ class NvmlLibraryDouble:
         _give(events, 0x77)
         return OK
 
-    def _DeviceGetSupportedEventTypes(self, _handle: Any, types: Any) -> int:
+    def _DeviceGetSupportedEventTypes(self, handle: Any, types: Any) -> int:
+        gpu = self._gpu(handle)
+        if gpu is None or not gpu.events:
+            return NOT_SUPPORTED
         types._obj.value = XID | 1
         return OK
 

@@ -85,6 +85,32 @@ def test_a_gpu_that_is_lost_and_comes_again(nvml: Nvml, library: NvmlLibraryDoub
     assert nvml.poll() == whole
 
 
+def test_a_gpu_that_is_lost_from_the_start_is_told_of_and_hides_no_errors_of_others(
+    nvml: Nvml, library: NvmlLibraryDouble
+) -> None:
+    library.gpus[0].lost = True
+    watcher = GpuWatcher(nvml, "skip", 5.0, 60.0)
+    watcher.poll(1.0)
+    assert watcher.look is not None
+    assert [gpu.uuid for gpu in watcher.look.gpus] == [U1]
+    assert watcher.look.left_out == ("GPU number 0 can't be asked: GPU is lost",)
+    assert library.registered == [FIRST + 1]
+    library.events.put((FIRST + 1, XID, 94))
+    assert nvml.wait(5.0) == ((U1, 94),)
+    library.gpus[0].lost = False
+    watcher.poll(2.0)
+    watcher.poll(3.0)
+    assert [gpu.uuid for gpu in watcher.look.gpus] == [U0, U1]
+    assert not watcher.look.left_out
+    assert library.registered == [FIRST + 1, FIRST]
+
+
+def test_a_gpu_without_events_hides_no_errors_of_others(nvml: Nvml, library: NvmlLibraryDouble) -> None:
+    library.gpus[0].events = False
+    nvml.poll()
+    assert library.registered == [FIRST + 1]
+
+
 def test_gpus_are_known_by_their_uuids_whatever_their_numbers(nvml: Nvml, library: NvmlLibraryDouble) -> None:
     """A driver that comes again without its first GPU numbers the others anew."""
     watcher = GpuWatcher(nvml, "skip", 5.0, 60.0)

@@ -31,6 +31,7 @@ class Backend(ABC):
     """Used from one thread, but for `close`."""
 
     about = ""
+    left_out: tuple[str, ...] = ()  # in words, the GPUs that the last poll found and could tell nothing else of
 
     @abstractmethod
     def poll(self) -> tuple[Seen, ...]:

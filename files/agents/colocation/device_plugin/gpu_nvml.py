@@ -33,9 +33,11 @@ class Nvml(Backend):
         self._nvml: Any = None
         self._seen: dict[str, Seen] = {}  # by UUID, at the last poll
         self._events: Any = None
+        self._heard: set[str] = set()  # UUIDs of the GPUs whose errors are among the events
         self._ended = threading.Event()
 
     def poll(self) -> tuple[Seen, ...]:
+        self.left_out = ()
         nvml = self._begun()
         try:
             count = nvml.nvmlDeviceGetCount()
@@ -43,21 +45,28 @@ class Nvml(Backend):
             self._forget()
             raise NoDriver(f"the driver does not say how many GPUs there are: {problem}") from None
         seen: dict[str, Seen] = {}
-        refused: dict[str, None] = {}
+        refused: dict[int, str] = {}
         for index in range(count):
             try:
-                one = self._look(nvml.nvmlDeviceGetHandleByIndex(index))
-                seen[one.uuid] = one
+                handle = nvml.nvmlDeviceGetHandleByIndex(index)
+                one = self._look(handle)
             except nvml.NVMLError as problem:
-                refused[str(problem)] = None
+                refused[index] = str(problem)
+                continue
+            seen[one.uuid] = one
+            self._listen(one.uuid, handle)
         if refused:  # by those of the last time that are not seen now
-            ill = f"the driver says: {'; '.join(refused)}"
-            seen |= {uuid: replace(one, ill=ill) for uuid, one in self._seen.items() if uuid not in seen}
+            ill = f"the driver says: {'; '.join(dict.fromkeys(refused.values()))}"
+            lost = {uuid: replace(one, ill=ill) for uuid, one in self._seen.items() if uuid not in seen}
+            if len(lost) < len(refused):  # and by some that were never seen
+                self.left_out = tuple(f"GPU number {index} can't be asked: {why}" for index, why in refused.items())
+            seen |= lost
         self._seen = seen
+        self._heard &= seen.keys()  # one that comes again is listened to again
         return tuple(seen.values())
 
     def wait(self, seconds: float) -> tuple[tuple[str, int], ...]:
-        if self._events is None:
+        if not self._heard:
             self._ended.wait(seconds)
             return ()
         nvml = self._nvml
@@ -96,26 +105,27 @@ class Nvml(Backend):
             except Exception as problem:  # of the import, of ctypes, or of NVML
                 raise NoDriver(f"there is no NVIDIA driver: {problem}") from None
             self._nvml = nvml
-            self._events = self._listen(nvml)
+            try:
+                self._events = nvml.nvmlEventSetCreate()
+            except nvml.NVMLError:
+                self._events = None  # polls alone tell then
         return self._nvml
 
-    def _listen(self, nvml: Any) -> Any:
-        """A set of events of all GPUs that tell of errors; None where none does."""
-        listens = False
+    def _listen(self, uuid: str, handle: Any) -> None:
+        """Hear of this GPU's errors, if it tells of any and is not heard yet. One that can't is tried again."""
+        nvml = self._nvml
+        if self._events is None or uuid in self._heard:
+            return
         try:
-            events = nvml.nvmlEventSetCreate()
-            for index in range(nvml.nvmlDeviceGetCount()):
-                handle = nvml.nvmlDeviceGetHandleByIndex(index)
-                kind = nvml.nvmlEventTypeXidCriticalError & nvml.nvmlDeviceGetSupportedEventTypes(handle)
-                if kind:
-                    nvml.nvmlDeviceRegisterEvents(handle, kind, events)
-                    listens = True
+            kind = nvml.nvmlEventTypeXidCriticalError & nvml.nvmlDeviceGetSupportedEventTypes(handle)
+            if kind:
+                nvml.nvmlDeviceRegisterEvents(handle, kind, self._events)
+                self._heard.add(uuid)
         except nvml.NVMLError:
-            return events if listens else None
-        return events if listens else None
+            return
 
     def _forget(self) -> None:
-        nvml, self._nvml, self._events = self._nvml, None, None
+        nvml, self._nvml, self._events, self._heard = self._nvml, None, None, set()
         try:
             nvml.nvmlShutdown()
         except nvml.NVMLError:

@@ -31,6 +31,7 @@ from colocation.device_plugin.holders import Held
 
 Recorded = Callable[[], Iterable[Held]]
 ILL, WELL, TOO_LARGE = "ColocationGpuIll", "ColocationGpuWell", "ColocationGpuRequestTooLarge"
+LEFT_OUT = "ColocationGpuNotOffered"
 log = Log("gpu")
 
 
@@ -111,7 +112,7 @@ class GpuSource(Source):
             ill = {gpu.uuid: gpu.ill for gpu in look.gpus}
             kept = tuple(replace(gpu, ill=ill.get(gpu.uuid, GONE)) for gpu in self.catalog.gpus)
             catalog = Catalog(kept, self.settings.unit_mib)
-        self._tell_health(self.catalog, catalog)
+        self._tell_health(self.catalog, catalog, look)
         self._list = catalog.devices(self.settings.topology_hints)
         self.catalog = catalog
 
@@ -230,9 +231,12 @@ class GpuSource(Source):
         named = ((self.settings.count_resource, well), (self.settings.core_resource, 100 * well))
         return {resource: str(count) for resource, count in named if resource}
 
-    def _tell_health(self, before: Catalog | None, now: Catalog) -> None:
+    def _tell_health(self, before: Catalog | None, now: Catalog, look: Look) -> None:
         if self.cluster is None:
             return
+        told = self._look.left_out if self._look else ()
+        if fresh := [why for why in look.left_out if why not in told]:
+            self.cluster.tell(None, LEFT_OUT, f"Not offered: {'; '.join(fresh)}.")
         known = {gpu.uuid: gpu.ill for gpu in before.gpus} if before else {}
         for gpu in now.gpus:
             if gpu.ill and not known.get(gpu.uuid):

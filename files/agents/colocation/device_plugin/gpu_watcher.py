@@ -87,6 +87,7 @@ class GpuWatcher:
         ill = self._health.judge({one.uuid: one.ill for one in seen}, now)
         gpus, left_out = offered(seen, ill, self._mig)
         doubled = namesakes(gpus)
+        left_out += self._backend.left_out
         left_out += tuple(f"{uuid} has the short name of another one" for uuid in doubled)
         look = Look(tuple(gpu for gpu in gpus if gpu.uuid not in doubled), left_out)
         self._tell(self.look, look)
@@ -107,6 +108,9 @@ class GpuWatcher:
 
     def _tell(self, before: Look | None, now: Look) -> None:
         known = {gpu.uuid: gpu.ill for gpu in before.gpus} if before else {}
+        for why in now.left_out:
+            if before is None or why not in before.left_out:
+                log.warning("a GPU is not offered", why=why)
         for gpu in now.gpus:
             was = known.get(gpu.uuid)
             if gpu.ill and gpu.ill != was:

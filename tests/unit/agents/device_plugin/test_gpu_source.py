@@ -50,6 +50,19 @@ def test_units_of_an_ill_gpu_are_unhealthy_until_it_is_well() -> None:
     assert node.cluster.counts == {"doslab.io/gpu-count": "2", "doslab.io/gpu-core": "200"}
 
 
+def test_gpus_that_are_left_out_are_told_once() -> None:
+    node = model(2, 2)
+    node.watcher.look = Look(node.gpus, ("GPU number 2 can't be asked: GPU is lost",))
+    node.source.devices(NOBODY)
+    fall_ill(node, "XID 79")
+    node.watcher.look = replace(node.watcher.look, left_out=("GPU number 2 can't be asked: GPU is lost",))
+    node.source.devices(NOBODY)
+    assert [told[1:] for told in node.cluster.told] == [
+        ("ColocationGpuNotOffered", "Not offered: GPU number 2 can't be asked: GPU is lost."),
+        ("ColocationGpuIll", f"GPU {node.gpus[0].uuid} is ill: XID 79. Its pods keep running."),
+    ]
+
+
 @pytest.mark.parametrize(("told", "numa"), [(False, [None] * 4), (True, [0, 0, 0, 0])])
 def test_the_kubelet_is_told_numa_nodes_only_where_that_is_wanted(told: bool, numa: list[int | None]) -> None:
     node = model(2, 2, topology_hints=told)
