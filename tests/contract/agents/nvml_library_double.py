@@ -13,6 +13,7 @@ from typing import Any
 
 OK, UNINITIALIZED, INVALID_ARGUMENT, NOT_SUPPORTED, NOT_FOUND, TIMEOUT, LOST = 0, 1, 2, 3, 6, 10, 15
 XID = 8
+RECOVERY_ACTION = 230
 FIRST, FIRST_MIG = 0x1000, 0x9000  # handles
 
 
@@ -27,6 +28,8 @@ class GpuOfLibrary:
     lost: bool = False
     events: bool = True  # it knows any
     failed_remaps: int | None = 0  # None: it does not remap rows
+    pending_remaps: int = 0
+    recovery: int | None = None  # what is to be done to it; None: the driver does not know such a field
     mig: list[tuple[str, int]] | None = None
 
 
@@ -115,9 +118,18 @@ class NvmlLibraryDouble:
         gpu = self._gpu(handle)
         if gpu is None or gpu.failed_remaps is None:
             return NOT_SUPPORTED
-        for count in (right, wrong, pending):
-            count._obj.value = 0
+        right._obj.value = wrong._obj.value = 0
+        pending._obj.value = gpu.pending_remaps
         failed._obj.value = gpu.failed_remaps
+        return OK
+
+    def _DeviceGetFieldValues(self, handle: Any, _count: Any, values: Any) -> int:
+        gpu = self._gpu(handle)
+        (value,) = values._obj
+        if gpu is None or gpu.recovery is None or value.fieldId != RECOVERY_ACTION:
+            value.nvmlReturn = INVALID_ARGUMENT
+        else:
+            value.nvmlReturn, value.value.uiVal = OK, gpu.recovery
         return OK
 
     def _DeviceGetMigMode(self, handle: Any, current: Any, pending: Any) -> int:

@@ -141,6 +141,30 @@ def test_memory_that_could_not_be_replaced(nvml: Nvml, library: NvmlLibraryDoubl
     assert "row remapping failed" in nvml.poll()[0].ill
 
 
+def test_memory_that_is_to_be_replaced_at_the_next_reset_can_be_used_till_then(
+    nvml: Nvml, library: NvmlLibraryDouble
+) -> None:
+    library.gpus[0].pending_remaps = 1
+    assert nvml.poll()[0].ill == ""
+
+
+@pytest.mark.parametrize(
+    ("action", "needs"), [(1, "a reset"), (4, "to be drained and reset"), (99, "recovery action 99")]
+)
+def test_what_the_driver_wants_done_to_a_gpu(
+    nvml: Nvml, library: NvmlLibraryDouble, action: int, needs: str
+) -> None:
+    library.gpus[0].recovery = action
+    sick, other = nvml.poll()
+    assert sick.ill == f"the driver says that it needs {needs}"
+    assert not sick.cleared
+    assert (other.ill, other.cleared) == ("", False)  # nobody says
+    library.gpus[0].recovery = 0
+    assert (nvml.poll()[0].ill, nvml.poll()[0].cleared) == ("", True)
+    library.gpus[0].lost = True
+    assert not nvml.poll()[1].cleared
+
+
 def test_mig(nvml: Nvml, library: NvmlLibraryDouble) -> None:
     library.gpus[0].mig = [("MIG-0", 10240), ("MIG-1", 20480)]
     assert nvml.poll()[0].instances == (("MIG-0", 10240), ("MIG-1", 20480))
@@ -168,8 +192,8 @@ def test_an_error_is_heard_while_waiting_and_its_end_is_seen(nvml: Nvml, library
     try:
         wait(lambda: watcher.look is not None)
         library.events.put((FIRST, XID, 31))  # a program's own
-        library.events.put((FIRST + 1, XID, 79))
-        wait(lambda: watcher.look is not None and "XID 79" in watcher.look.gpus[1].ill)
+        library.events.put((FIRST + 1, XID, 94))
+        wait(lambda: watcher.look is not None and "XID 94" in watcher.look.gpus[1].ill)
         assert watcher.look is not None and not watcher.look.gpus[0].ill
         wait(lambda: watcher.look is not None and not watcher.look.gpus[1].ill)
     finally:

@@ -25,6 +25,7 @@ class Seen:
     numa: int | None
     ill: str
     instances: tuple[tuple[str, int], ...] | None = None  # of MIG: UUID and MiB; None where MIG is off
+    cleared: bool = False  # the driver itself says that it needs no reset
 
 
 class Backend(ABC):

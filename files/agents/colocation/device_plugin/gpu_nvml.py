@@ -19,6 +19,15 @@ from colocation.device_plugin.gpu_backend import Backend, NoDriver, Seen
 
 MIB = 1 << 20
 PCI = "/sys/bus/pci/devices"
+RECOVERY_ACTION = 230  # NVML's NVML_FI_DEV_GET_GPU_RECOVERY_ACTION
+NEEDS = {
+    1: "a reset",
+    2: "a reboot of the node",
+    3: "the end of its traffic with other GPUs",
+    4: "to be drained and reset",
+    6: "a reset of its bus",
+    7: "a reboot of the system",
+}
 LONGEST_WAIT = 1.0  # seconds, after which a wait looks whether it is closed
 
 
@@ -57,7 +66,7 @@ class Nvml(Backend):
             self._listen(one.uuid, handle)
         if refused:  # by those of the last time that are not seen now
             ill = f"the driver says: {'; '.join(dict.fromkeys(refused.values()))}"
-            lost = {uuid: replace(one, ill=ill) for uuid, one in self._seen.items() if uuid not in seen}
+            lost = {uuid: replace(one, ill=ill, cleared=False) for uuid, one in self._seen.items() if uuid not in seen}
             if len(lost) < len(refused):  # and by some that were never seen
                 self.left_out = tuple(f"GPU number {index} can't be asked: {why}" for index, why in refused.items())
             seen |= lost
@@ -133,17 +142,30 @@ class Nvml(Backend):
 
     def _look(self, handle: Any) -> Seen:
         nvml = self._nvml
+        action = self._recovery_action(handle)
         return Seen(
             nvml.nvmlDeviceGetUUID(handle),
             int(nvml.nvmlDeviceGetMemoryInfo(handle).total) // MIB,
             nvml.nvmlDeviceGetName(handle),
             self._numa(handle),
-            self._illness(handle),
+            self._illness(handle, action),
             self._instances(handle),
+            cleared=action == 0,
         )
 
-    def _illness(self, handle: Any) -> str:
+    def _recovery_action(self, handle: Any) -> int | None:
+        """What the driver wants done to the GPU, 0 for nothing; None where it does not say, as older ones."""
         try:
+            (value,) = self._nvml.nvmlDeviceGetFieldValues(handle, [RECOVERY_ACTION])
+        except self._nvml.NVMLError:
+            return None
+        return int(value.value.uiVal) if value.nvmlReturn == self._nvml.NVML_SUCCESS else None
+
+    def _illness(self, handle: Any, action: int | None) -> str:
+        if action:
+            return f"the driver says that it needs {NEEDS.get(action, f'recovery action {action}')}"
+        try:
+            # Replacements that are pending don't matter: until the reset the driver keeps everybody off these rows.
             _right, _wrong, _pending, failed = self._nvml.nvmlDeviceGetRemappedRows(handle)
         except self._nvml.NVMLError:
             return ""  # older GPUs don't remap

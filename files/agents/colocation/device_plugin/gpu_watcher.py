@@ -48,6 +48,7 @@ class GpuWatcher:
         self._clock = clock
         self._answered = clock()
         self._known: dict[str, Seen] = {}
+        self._lost: set[str] = set()
         self._health = Health(rest_seconds)
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="gpu-watch", daemon=True)
@@ -80,8 +81,17 @@ class GpuWatcher:
         if problem and self.look is None:
             return
         lost = {uuid: replace(one, ill=problem or GONE) for uuid, one in self._known.items() if uuid not in seen}
+        for uuid, one in seen.items():
+            if uuid in self._lost or one.cleared:
+                self._health.begun_anew(uuid)
         self._known |= seen
+        self._lost = set(lost)
         self._show([*seen.values(), *lost.values()], now)
+
+    def reported(self, uuid: str, xid: int, now: float) -> None:
+        """The driver reported an error."""
+        if self._health.reported(uuid, xid, now):
+            log.error("a GPU's driver reports an error", gpu=uuid, xid=xid)
 
     def _show(self, seen: Sequence[Seen], now: float) -> None:
         ill = self._health.judge({one.uuid: one.ill for one in seen}, now)
@@ -99,8 +109,7 @@ class GpuWatcher:
             try:
                 self.poll(time.monotonic())
                 for uuid, xid in self._backend.wait(self._poll_seconds):
-                    if self._health.reported(uuid, xid, time.monotonic()):
-                        log.error("a GPU's driver reports an error", gpu=uuid, xid=xid)
+                    self.reported(uuid, xid, time.monotonic())
             except Exception as problem:
                 log.exception("the look at the GPUs failed")
                 self._note(f"the look at the GPUs failed: {problem}")

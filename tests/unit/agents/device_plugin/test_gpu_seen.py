@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -79,13 +80,26 @@ def test_mig_is_left_out_or_listed(tmp_path: Path) -> None:
 
 def test_a_reported_error_holds_until_nothing_was_wrong_for_a_while() -> None:
     health = Health(rest_seconds=60)
-    assert health.reported(U0, 79, 100.0)
-    assert health.judge({U0: "", U1: ""}, 101.0) == {U0: "the driver reported XID 79", U1: ""}
+    assert health.reported(U0, 69, 100.0)
+    assert health.judge({U0: "", U1: ""}, 101.0) == {U0: "the driver reported XID 69", U1: ""}
     assert health.judge({U0: "lost"}, 130.0) == {U0: "lost"}
     assert health.judge({U0: ""}, 161.0)[U0]
-    assert health.reported(U0, 48, 170.0)
-    assert health.judge({U0: ""}, 229.0) == {U0: "the driver reported XID 48"}
+    assert health.reported(U0, 94, 170.0)
+    assert health.judge({U0: ""}, 229.0) == {U0: "the driver reported XID 94"}
     assert health.judge({U0: ""}, 230.0) == {U0: ""}
+
+
+@pytest.mark.parametrize("xid", [48, 79, 95, 119])
+def test_an_error_that_needs_a_reset_holds_until_the_gpu_was_begun_anew(xid: int) -> None:
+    health = Health(rest_seconds=60)
+    assert health.reported(U0, xid, 100.0)
+    assert health.reported(U0, 94, 110.0)  # makes it no better
+    assert health.judge({U0: ""}, 9999.0) == {U0: f"the driver reported XID {xid}, which needs a reset"}
+    health.begun_anew(U0)
+    health.begun_anew(U1)
+    assert health.judge({U0: "lost"}, 10_000.0) == {U0: "lost"}
+    assert health.judge({U0: ""}, 10_059.0) == {U0: f"the driver reported XID {xid}"}
+    assert health.judge({U0: ""}, 10_060.0) == {U0: ""}
 
 
 @pytest.mark.parametrize("xid", [13, 31, 43, 45, 68, 109])
@@ -157,13 +171,65 @@ def test_a_namesake_is_left_out(tmp_path: Path) -> None:
     assert watcher.look.left_out == (f"{U0[:-1]}1 has the short name of another one",)
 
 
+class TellingBackend(Backend):
+    """One that sees what it is told to see, or no driver."""
+
+    about = "made up"
+
+    def __init__(self) -> None:
+        self.sees: tuple[Seen, ...] | None = (Seen(U0, 10, "", None, ""),)
+
+    def poll(self) -> tuple[Seen, ...]:
+        if self.sees is None:
+            raise NoDriver("it is away")
+        return self.sees
+
+    def wait(self, seconds: float) -> tuple[tuple[str, int], ...]:
+        return ()
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("away", [None, ()])
+def test_a_gpu_that_needs_a_reset_may_have_had_it_when_it_was_away(away: tuple[Seen, ...] | None) -> None:
+    backend = TellingBackend()
+    watcher = GpuWatcher(backend, "skip", 5.0, 60.0)
+    there = backend.sees
+    watcher.poll(1.0)
+    watcher.reported(U0, 119, 2.0)
+    watcher.poll(3.0)
+    watcher.poll(1000.0)
+    assert illness(watcher) == {U0: "the driver reported XID 119, which needs a reset"}
+    backend.sees = away
+    watcher.poll(1001.0)
+    backend.sees = there
+    watcher.poll(1002.0)
+    assert illness(watcher) == {U0: "the driver reported XID 119"}
+    watcher.poll(1061.0)
+    assert illness(watcher) == {U0: ""}
+
+
+def test_a_driver_that_says_that_nothing_is_to_be_done_is_believed() -> None:
+    backend = TellingBackend()
+    watcher = GpuWatcher(backend, "skip", 5.0, 60.0)
+    watcher.poll(1.0)
+    watcher.reported(U0, 119, 2.0)
+    assert backend.sees is not None
+    backend.sees = tuple(replace(one, cleared=True) for one in backend.sees)
+    watcher.poll(3.0)
+    assert illness(watcher) == {U0: "the driver reported XID 119"}
+    watcher.poll(62.0)
+    assert illness(watcher) == {U0: ""}
+
+
 class ErringBackend(Backend):
     """One that reports an error once, and lets nobody wait."""
 
     about = "made up"
 
     def __init__(self) -> None:
-        self.errors: tuple[tuple[str, int], ...] = ((U0, 79),)
+        self.errors: tuple[tuple[str, int], ...] = ((U0, 94),)
         self.ended = False
 
     def poll(self) -> tuple[Seen, ...]:
