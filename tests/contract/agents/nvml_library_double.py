@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 OK, UNINITIALIZED, INVALID_ARGUMENT, NOT_SUPPORTED, NOT_FOUND, TIMEOUT, LOST = 0, 1, 2, 3, 6, 10, 15
+UNKNOWN = 999
 XID = 8
 RECOVERY_ACTION = 230
 FIRST, FIRST_MIG = 0x1000, 0x9000  # handles
@@ -31,6 +32,7 @@ class GpuOfLibrary:
     pending_remaps: int = 0
     recovery: int | None = None  # what is to be done to it; None: the driver does not know such a field
     mig: list[tuple[str, int]] | None = None
+    mig_fails: bool = False  # to say whether it is in MIG mode
 
 
 @dataclass
@@ -51,7 +53,7 @@ class NvmlLibraryDouble:
 
         def called(*arguments: Any) -> int:
             if self.away and name != "nvmlErrorString":
-                return 999
+                return UNKNOWN
             if not self.started and name not in ("nvmlInitWithFlags", "nvmlErrorString"):
                 return UNINITIALIZED
             return function(*arguments)
@@ -136,6 +138,8 @@ class NvmlLibraryDouble:
         gpu = self._gpu(handle)
         if gpu is None or (gpu.mig is None and gpu.failed_remaps is None):
             return NOT_SUPPORTED
+        if gpu.mig_fails:
+            return UNKNOWN
         current._obj.value = pending._obj.value = int(gpu.mig is not None)
         return OK
 

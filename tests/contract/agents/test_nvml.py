@@ -170,6 +170,16 @@ def test_mig(nvml: Nvml, library: NvmlLibraryDouble) -> None:
     assert nvml.poll()[0].instances == (("MIG-0", 10240), ("MIG-1", 20480))
 
 
+def test_a_gpu_in_mig_mode_is_not_whole_when_the_driver_fails_to_say_so(
+    nvml: Nvml, library: NvmlLibraryDouble
+) -> None:
+    library.gpus[0].mig = [("MIG-0", 10240)]
+    nvml.poll()
+    library.gpus[0].mig_fails = True
+    (sick,) = (one for one in nvml.poll() if one.uuid == U0)
+    assert (sick.instances, sick.ill) == ((("MIG-0", 10240),), "the driver says: Unknown Error")
+
+
 def test_a_driver_that_goes_away_is_begun_with_anew(nvml: Nvml, library: NvmlLibraryDouble) -> None:
     whole = nvml.poll()
     library.away = True

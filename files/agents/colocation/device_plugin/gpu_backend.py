@@ -6,9 +6,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from colocation.device_plugin.gpus import Gpu
+
+
+DESTROYED = "this instance of MIG is gone"
 
 
 class NoDriver(Exception):
@@ -25,6 +28,7 @@ class Seen:
     numa: int | None
     ill: str
     instances: tuple[tuple[str, int], ...] | None = None  # of MIG: UUID and MiB; None where MIG is off
+    destroyed: tuple[tuple[str, int], ...] = ()  # instances that it had before
     cleared: bool = False  # the driver itself says that it needs no reset
 
 
@@ -47,6 +51,14 @@ class Backend(ABC):
         """End, and let nobody wait."""
 
 
+def with_destroyed(one: Seen, before: Seen | None) -> Seen:
+    """A GPU in MIG mode, with those of its instances that were there before and are no more."""
+    if one.instances is None or before is None or before.instances is None:
+        return one
+    there = {uuid for uuid, _mib in one.instances}
+    return replace(one, destroyed=tuple(part for part in (*before.instances, *before.destroyed) if part[0] not in there))
+
+
 def offered(seen: Iterable[Seen], ill: Mapping[str, str], mig: str) -> tuple[tuple[Gpu, ...], tuple[str, ...]]:
     """The GPUs on offer, and in words those that are left out. An instance is ill when its GPU is."""
     gpus: list[Gpu] = []
@@ -58,5 +70,6 @@ def offered(seen: Iterable[Seen], ill: Mapping[str, str], mig: str) -> tuple[tup
         elif mig == "skip":
             left_out.append(f"{one.uuid} is in MIG mode")
         else:
-            gpus += [Gpu(uuid, mib, f"MIG of {one.model}", one.numa, why) for uuid, mib in sorted(one.instances)]
+            parts = [(*part, why) for part in one.instances] + [(*part, why or DESTROYED) for part in one.destroyed]
+            gpus += [Gpu(uuid, mib, f"MIG of {one.model}", one.numa, ill) for uuid, mib, ill in sorted(parts)]
     return tuple(gpus), tuple(left_out)

@@ -143,13 +143,14 @@ class Nvml(Backend):
     def _look(self, handle: Any) -> Seen:
         nvml = self._nvml
         action = self._recovery_action(handle)
+        uuid = nvml.nvmlDeviceGetUUID(handle)
         return Seen(
-            nvml.nvmlDeviceGetUUID(handle),
+            uuid,
             int(nvml.nvmlDeviceGetMemoryInfo(handle).total) // MIB,
             nvml.nvmlDeviceGetName(handle),
             self._numa(handle),
             self._illness(handle, action),
-            self._instances(handle),
+            self._instances(handle, uuid),
             cleared=action == 0,
         )
 
@@ -182,12 +183,14 @@ class Nvml(Backend):
             return None
         return node if node >= 0 else None
 
-    def _instances(self, handle: Any) -> tuple[tuple[str, int], ...] | None:
+    def _instances(self, handle: Any, uuid: str) -> tuple[tuple[str, int], ...] | None:
         nvml = self._nvml
         try:
             if not nvml.nvmlDeviceGetMigMode(handle)[0]:
                 return None
         except nvml.NVMLError:
+            if uuid in self._seen and self._seen[uuid].instances is not None:
+                raise  # it was in MIG mode, so this does not mean that it knows none
             return None  # GPUs that know no MIG
         found: list[tuple[str, int]] = []
         for index in range(nvml.nvmlDeviceGetMaxMigDeviceCount(handle)):

@@ -234,10 +234,13 @@ class GpuSource(Source):
     def _tell_health(self, before: Catalog | None, now: Catalog, look: Look) -> None:
         if self.cluster is None:
             return
-        told = self._look.left_out if self._look else ()
-        if fresh := [why for why in look.left_out if why not in told]:
-            self.cluster.tell(None, LEFT_OUT, f"Not offered: {'; '.join(fresh)}.")
         known = {gpu.uuid: gpu.ill for gpu in before.gpus} if before else {}
+        told = self._look.left_out if self._look else ()
+        fresh = [why for why in look.left_out if why not in told]
+        gone = sorted(known.keys() - {gpu.uuid for gpu in now.gpus})  # what only vanishes stays, and ill
+        fresh += [f"{uuid}, as MIG was turned on or off" for uuid in gone if not any(uuid in why for why in fresh)]
+        if fresh:
+            self.cluster.tell(None, LEFT_OUT, f"Not offered: {'; '.join(fresh)}.")
         for gpu in now.gpus:
             if gpu.ill and not known.get(gpu.uuid):
                 self.cluster.tell(None, ILL, f"GPU {gpu.uuid} is ill: {gpu.ill}. Its pods keep running.")

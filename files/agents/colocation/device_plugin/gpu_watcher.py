@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from colocation.common.journal import Log
-from colocation.device_plugin.gpu_backend import Backend, NoDriver, Seen, offered
+from colocation.device_plugin.gpu_backend import Backend, NoDriver, Seen, offered, with_destroyed
 from colocation.device_plugin.gpu_health import Health
 from colocation.device_plugin.gpus import Gpu, namesakes
 
@@ -73,7 +73,7 @@ class GpuWatcher:
         problem = ""
         seen: dict[str, Seen] = {}
         try:
-            seen = {one.uuid: one for one in self._backend.poll()}
+            seen = {one.uuid: with_destroyed(one, self._known.get(one.uuid)) for one in self._backend.poll()}
         except NoDriver as failure:
             problem = str(failure)
         self._answered = self._clock()
@@ -120,6 +120,8 @@ class GpuWatcher:
         for why in now.left_out:
             if before is None or why not in before.left_out:
                 log.warning("a GPU is not offered", why=why)
+        for uuid in sorted(known.keys() - {gpu.uuid for gpu in now.gpus}):
+            log.warning("a GPU is offered no more", gpu=uuid)
         for gpu in now.gpus:
             was = known.get(gpu.uuid)
             if gpu.ill and gpu.ill != was:

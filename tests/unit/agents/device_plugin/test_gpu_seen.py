@@ -148,6 +148,25 @@ def test_instances_of_a_gpu_that_is_gone_are_ill(tmp_path: Path) -> None:
     assert illness(watcher) == {"MIG-1": "it is gone", U1: ""}
 
 
+def test_an_instance_that_is_destroyed_is_ill_until_it_is_there_again(tmp_path: Path) -> None:
+    file = tmp_path / "gpus.yaml"
+    whole = [{"uuid": "MIG-1", "memoryMiB": 10240}, {"uuid": "MIG-2", "memoryMiB": 20480}]
+    other = [{"uuid": "MIG-3", "memoryMiB": 30720}]
+    watcher = GpuWatcher(FileDouble(str(file)), "list", 5.0, 60.0)
+    gone = "this instance of MIG is gone"
+    for now, mig, seen in (
+        (1.0, whole, {"MIG-1": "", "MIG-2": ""}),
+        (2.0, whole[1:], {"MIG-1": gone, "MIG-2": ""}),
+        (3.0, other, {"MIG-1": gone, "MIG-2": gone, "MIG-3": ""}),
+        (4.0, whole, {"MIG-1": "", "MIG-2": "", "MIG-3": gone}),
+        (5.0, None, {U0: ""}),
+        (6.0, other, {"MIG-3": ""}),
+    ):
+        describe(file, gpu(U0, mig=mig))
+        watcher.poll(now)
+        assert illness(watcher) == seen
+
+
 def test_a_driver_that_never_answers_is_a_problem(tmp_path: Path) -> None:
     """Nothing ends a call that hangs, so nobody but the clock can tell."""
     file, clock = tmp_path / "gpus.yaml", [100.0]

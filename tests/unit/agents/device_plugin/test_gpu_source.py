@@ -63,6 +63,21 @@ def test_gpus_that_are_left_out_are_told_once() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("left_out", "said"),
+    [
+        (("{} is in MIG mode",), "Not offered: {} is in MIG mode."),
+        ((), "Not offered: {}, as MIG was turned on or off."),  # its instances are listed
+    ],
+)
+def test_mig_is_turned_on_with_an_event(left_out: tuple[str, ...], said: str) -> None:
+    node = model(2, 2)
+    uuid = node.gpus[0].uuid
+    node.watcher.look = Look(node.gpus[1:], tuple(text.format(uuid) for text in left_out))
+    assert [device.id for device in node.source.devices(NOBODY)] == ["00000001-0", "00000001-1"]
+    assert node.cluster.told == [("", "ColocationGpuNotOffered", said.format(uuid))]
+
+
 @pytest.mark.parametrize(("told", "numa"), [(False, [None] * 4), (True, [0, 0, 0, 0])])
 def test_the_kubelet_is_told_numa_nodes_only_where_that_is_wanted(told: bool, numa: list[int | None]) -> None:
     node = model(2, 2, topology_hints=told)
