@@ -27,7 +27,7 @@ MOST_EXPOSED = 4.0
 
 def rendered(template: str, **variables: Any) -> str:
     defaults = yaml.safe_load((ROLE / "defaults/main.yml").read_text())
-    known = {**defaults, "agent_runtime_interpreter": sys.executable, "__cri_proxy_systemd": 249, **variables}
+    known = {**defaults, "agent_runtime_interpreter": sys.executable, **variables}
     text: str = Templar(DataLoader(), known).template(trust_as_template((ROLE / "templates" / template).read_text()))
     return text
 
@@ -41,6 +41,11 @@ def unit(tmp_path: Path) -> Path:
 
 def test_systemd_reads_the_unit_without_a_word(unit: Path) -> None:
     assert complaints(unit) == []
+
+
+def test_the_unit_is_started_again_as_soon_after_the_hundredth_crash_as_after_the_first() -> None:
+    said = re.findall(r"^Restart\w+=.*|^StartLimit\w+=.*", rendered(f"{UNIT}.j2"), re.MULTILINE)
+    assert said == ["StartLimitIntervalSec=0", "RestartSec=1s"]
 
 
 def test_the_unit_lets_calls_end_that_are_under_way() -> None:
