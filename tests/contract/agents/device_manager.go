@@ -32,6 +32,7 @@ type question struct {
 type given struct {
 	IDs         []string
 	Environment map[string]string
+	CDI         []string
 }
 
 type answer struct {
@@ -71,6 +72,9 @@ func admit(manager *devicemanager.ManagerImpl, pod *v1.Pod) (map[string]given, e
 		if options != nil {
 			for _, env := range options.Envs {
 				one.Environment[env.Name] = env.Value
+			}
+			for _, device := range options.CDIDevices {
+				one.CDI = append(one.CDI, device.Name)
 			}
 		}
 		for _, devices := range manager.GetDevices(string(pod.UID), name) {

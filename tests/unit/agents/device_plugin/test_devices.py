@@ -71,11 +71,12 @@ def test_an_allocation_is_read_container_by_container(containers: list[list[str]
 
 
 def test_grants_and_registrations_arrive_as_they_were() -> None:
-    answer = MESSAGES["AllocateResponse"].FromString(encode_grants([Grant({"A": "1"}, {"b": "2"}), Grant()]))
-    assert [(dict(c.envs), dict(c.annotations)) for c in answer.container_responses] == [
-        ({"A": "1"}, {"b": "2"}),
-        ({}, {}),
-    ]
+    grants = [Grant({"A": "1"}, {"b": "2"}), Grant(), Grant(cdi=("nvidia.com/gpu=GPU-1", "nvidia.com/gpu=GPU-2"))]
+    answer = MESSAGES["AllocateResponse"].FromString(encode_grants(grants))
+    assert [
+        Grant(dict(part.envs), dict(part.annotations), tuple(device.name for device in part.cdi_devices))
+        for part in answer.container_responses
+    ] == grants
     request = MESSAGES["RegisterRequest"].FromString(encode_registration("a.sock", "mock.com/gpu", Options()))
     assert (request.version, request.endpoint, request.resource_name) == ("v1beta1", "a.sock", "mock.com/gpu")
     assert request.HasField("options")
