@@ -189,7 +189,8 @@ def test_a_node_without_gpus_offers_none(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("double", "asks"), [("", True), ("/etc/colocation/gpus.yaml", False)])
 def test_only_who_asks_the_driver_may_use_its_devices(double: str, asks: bool, tmp_path: Path) -> None:
     text = _rendered(f"{UNIT}.j2", **_gpu_node([81920], {"double_file": double}, {}))
-    assert ("DeviceAllow=char-nvidia* rw\n" in text) == asks
+    for line in ("DeviceAllow=char-nvidia* rw", "Wants=modprobe@nvidia.service", "After=modprobe@nvidia.service"):
+        assert (f"{line}\n" in text) == asks
     path = tmp_path / UNIT
     path.write_text(text)
     test_the_unit_is_hardened(path)

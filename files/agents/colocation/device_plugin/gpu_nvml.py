@@ -8,7 +8,9 @@ more stays what it was, and ill. Where the driver itself does not answer, it is 
 
 from __future__ import annotations
 
+import errno
 import importlib
+import os
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,6 +21,7 @@ from colocation.device_plugin.gpu_backend import Backend, NoDriver, Seen
 
 MIB = 1 << 20
 PCI = "/sys/bus/pci/devices"
+DEVICE = "/dev/nvidiactl"
 RECOVERY_ACTION = 230  # NVML's NVML_FI_DEV_GET_GPU_RECOVERY_ACTION
 NEEDS = {
     1: "a reset",
@@ -112,7 +115,7 @@ class Nvml(Backend):
                 nvml = self._load()
                 nvml.nvmlInit()
             except Exception as problem:  # of the import, of ctypes, or of NVML
-                raise NoDriver(f"there is no NVIDIA driver: {problem}") from None
+                raise NoDriver(f"there is no NVIDIA driver: {problem}{_forbidden()}") from None
             self._nvml = nvml
             try:
                 self._events = nvml.nvmlEventSetCreate()
@@ -200,3 +203,13 @@ class Nvml(Backend):
                 continue
             found.append((nvml.nvmlDeviceGetUUID(part), int(nvml.nvmlDeviceGetMemoryInfo(part).total) // MIB))
         return tuple(found)
+
+
+def _forbidden() -> str:
+    """A hint if this process may not open the driver's device: systemd allows what there is when a unit starts."""
+    try:
+        os.close(os.open(DEVICE, os.O_RDWR))
+    except OSError as problem:
+        if problem.errno == errno.EPERM:
+            return "; it was loaded after this agent had started: systemctl restart colocation-device-plugin"
+    return ""

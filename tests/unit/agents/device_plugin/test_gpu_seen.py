@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import time
@@ -288,3 +289,18 @@ def test_where_there_is_no_driver_that_is_said() -> None:
             nvml.poll()
     nvml.close()
     assert nvml.wait(600.0) == ()
+
+
+@pytest.mark.parametrize(("number", "hinted"), [(errno.EPERM, True), (errno.EACCES, False), (errno.ENOENT, False)])
+def test_a_driver_that_systemd_does_not_let_the_agent_use_is_said(
+    number: int, hinted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What systemd's filter of devices answers is EPERM; files' modes answer EACCES."""
+
+    def refusing(*_arguments: Any) -> Any:
+        raise OSError(number, "no")
+
+    monkeypatch.setattr("colocation.device_plugin.gpu_nvml.os.open", refusing)
+    with pytest.raises(NoDriver) as caught:
+        Nvml(refusing).poll()
+    assert ("systemctl restart colocation-device-plugin" in str(caught.value)) is hinted
