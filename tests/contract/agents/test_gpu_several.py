@@ -1,6 +1,6 @@
 # Copyright: colocation.kubernetes contributors
 # Apache-2.0 License (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""A container that gets units of several GPUs, from a kubelet's own device manager, and what a runtime is told of it."""
+"""A container that gets units of several GPUs, from a kubelet's own device manager, and what runtimes are told."""
 
 from __future__ import annotations
 

@@ -151,9 +151,7 @@ def test_memory_that_is_to_be_replaced_at_the_next_reset_can_be_used_till_then(
 @pytest.mark.parametrize(
     ("action", "needs"), [(1, "a reset"), (4, "to be drained and reset"), (99, "recovery action 99")]
 )
-def test_what_the_driver_wants_done_to_a_gpu(
-    nvml: Nvml, library: NvmlLibraryDouble, action: int, needs: str
-) -> None:
+def test_what_the_driver_wants_done_to_a_gpu(nvml: Nvml, library: NvmlLibraryDouble, action: int, needs: str) -> None:
     library.gpus[0].recovery = action
     sick, other = nvml.poll()
     assert sick.ill == f"the driver says that it needs {needs}"
@@ -170,9 +168,7 @@ def test_mig(nvml: Nvml, library: NvmlLibraryDouble) -> None:
     assert nvml.poll()[0].instances == (("MIG-0", 10240), ("MIG-1", 20480))
 
 
-def test_a_gpu_in_mig_mode_is_not_whole_when_the_driver_fails_to_say_so(
-    nvml: Nvml, library: NvmlLibraryDouble
-) -> None:
+def test_a_gpu_in_mig_mode_is_not_whole_when_the_driver_fails_to_say_so(nvml: Nvml, library: NvmlLibraryDouble) -> None:
     library.gpus[0].mig = [("MIG-0", 10240)]
     nvml.poll()
     library.gpus[0].mig_fails = True

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 
 from colocation.device_plugin.gpus import Gpu
 
-
 DESTROYED = "this instance of MIG is gone"
 
 
@@ -56,7 +55,8 @@ def with_destroyed(one: Seen, before: Seen | None) -> Seen:
     if one.instances is None or before is None or before.instances is None:
         return one
     there = {uuid for uuid, _mib in one.instances}
-    return replace(one, destroyed=tuple(part for part in (*before.instances, *before.destroyed) if part[0] not in there))
+    gone = (part for part in (*before.instances, *before.destroyed) if part[0] not in there)
+    return replace(one, destroyed=tuple(gone))
 
 
 def offered(seen: Iterable[Seen], ill: Mapping[str, str], mig: str) -> tuple[tuple[Gpu, ...], tuple[str, ...]]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 # By NVIDIA's list of XIDs these come from the application: wrong addresses, its own end, preemption.
 OF_PROGRAMS = frozenset({13, 31, 43, 45, 68, 109})
-# By the same list the GPU is to be reset after these, or the node. For 48 that depends on the model and on what follows.
+# By the same list the GPU is to be reset after these, or the node. For 48 that depends on what follows.
 NEED_RESET = frozenset({46, 48, 62, 64, 79, 95, 110, 119, 120, 136, 140, 143, 155, 156, 158})
 
 
