@@ -25,7 +25,7 @@ from ansible_collections.colocation.kubernetes.tests.bench._gpu_rivals import (
     Rival,
 )
 from ansible_collections.colocation.kubernetes.tests.contract.agents.agent_process import AgentProcess
-from ansible_collections.colocation.kubernetes.tests.contract.agents.gpu_node_double import RESOURCE
+from ansible_collections.colocation.kubernetes.tests.contract.agents.gpu_rounds import RESOURCE
 from ansible_collections.colocation.kubernetes.tests.contract.agents.gpu_site import GpuSite
 from ansible_collections.colocation.kubernetes.tests.contract.agents.kubelet_double import KubeletDouble
 from ansible_collections.colocation.kubernetes.tests.contract.api_server import ApiServer

@@ -17,10 +17,10 @@ from typing import Any
 
 from ansible_collections.colocation.kubernetes.tests.contract import go_program
 from ansible_collections.colocation.kubernetes.tests.contract.agents.gpu_node_double import (
-    RESOURCE,
     GpuNodeDouble,
     Served,
 )
+from ansible_collections.colocation.kubernetes.tests.contract.agents.gpu_rounds import RESOURCE
 from ansible_collections.colocation.kubernetes.tests.contract.agents.pod_resources_double import PodResourcesDouble
 from ansible_collections.colocation.kubernetes.tests.contract.children import ENDS_WITH_US
 from colocation.common.kube_api import KubeApi

@@ -9,13 +9,14 @@ allocated, and writes the checkpoint; an error fails the pod. What runs is only 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import grpc
 
+from ansible_collections.colocation.kubernetes.tests.contract.agents.gpu_rounds import RESOURCE
 from ansible_collections.colocation.kubernetes.tests.contract.agents.kubelet_double import KubeletDouble
 from ansible_collections.colocation.kubernetes.tests.contract.agents.pod_resources_double import (
     Given,
@@ -23,8 +24,6 @@ from ansible_collections.colocation.kubernetes.tests.contract.agents.pod_resourc
 )
 from colocation.common.kube_api import MERGE_PATCH, KubeApi
 from colocation.device_plugin.kubelet_state import CHECKPOINT
-
-RESOURCE = "doslab.io/gpu-memory"
 
 
 @dataclass
@@ -86,10 +85,15 @@ class GpuNodeDouble:
     def _serve(self, served: Served, pod: Mapping[str, Any]) -> str:
         """Have the plugin serve a pod's containers; why it did not."""
         (plugin,) = self.kubelet.watched(RESOURCE)
+        first = pod["spec"].get("initContainers") or []
+        reusable: list[str] = []
         try:
-            for container in pod["spec"]["containers"]:
+            for container in (*first, *pod["spec"]["containers"]):
                 size = int(container["resources"]["limits"][RESOURCE])
-                ids = plugin.prefer(self.free(), [], size)
+                ids = reusable[:size]
+                if len(ids) < size:
+                    ids = plugin.prefer([*self.free(), *ids], ids, size)
+                reusable = ids if container in first else reusable[size:]
                 (answer,) = plugin.allocate(ids).container_responses
                 served.ids[container["name"]] = tuple(ids)
                 served.environment[container["name"]] = dict(answer.envs)
@@ -109,8 +113,3 @@ class GpuNodeDouble:
             for container, ids in served.ids.items()
         ]
         self.resources.write()
-
-
-def gpus_of(ids: Iterable[str], uuids: Sequence[str]) -> set[str]:
-    """The UUIDs that device IDs name, read by their text."""
-    return {uuid for id in ids for uuid in uuids if uuid.removeprefix("GPU-").startswith(id.partition("-")[0])}

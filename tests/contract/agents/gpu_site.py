@@ -13,14 +13,12 @@ from typing import Any
 
 from ansible_collections.colocation.kubernetes.tests.contract.agents.agent_process import AgentProcess, until
 from ansible_collections.colocation.kubernetes.tests.contract.agents.device_manager import DeviceManager, ManagedNode
-from ansible_collections.colocation.kubernetes.tests.contract.agents.gpu_node_double import RESOURCE, GpuNodeDouble
+from ansible_collections.colocation.kubernetes.tests.contract.agents.gpu_node_double import GpuNodeDouble
+from ansible_collections.colocation.kubernetes.tests.contract.agents.gpu_rounds import RESOURCE, UNIT, UNITS, UUIDS
 from ansible_collections.colocation.kubernetes.tests.contract.agents.kubelet_double import KubeletDouble
 from ansible_collections.colocation.kubernetes.tests.contract.api_server import ApiServer
 from colocation.common.kube_api import KubeApi, kubeconfig
 from colocation.common.retry import Backoff
-
-UNIT, UNITS = 32, 81920 // 32
-UUIDS = [f"GPU-{n:08x}-f96b-ba85-c137-78c3652fea65" for n in range(4)]
 
 
 class GpuSite:
@@ -100,15 +98,17 @@ class GpuSite:
     def until_offered(self) -> None:
         until("all units are on offer", lambda: self.pods.offered() == 4 * UNITS)
 
-    def make(self, *sizes: int, bound: bool = True, notes: dict[str, str] | None = None) -> str:
-        """A pod with containers of so many units."""
+    def make(self, *sizes: int, init: int = 0, bound: bool = True, notes: dict[str, str] | None = None) -> str:
+        """A pod with containers of so many units, one before them if that has any."""
         self._made += 1
         name = f"pod-{self._made}"
-        containers = [
-            {"name": f"c{n}", "image": "none", "resources": {"limits": {RESOURCE: str(size)}}}
-            for n, size in enumerate(sizes)
-        ]
+
+        def container(name: str, size: int) -> dict[str, Any]:
+            return {"name": name, "image": "none", "resources": {"limits": {RESOURCE: str(size)}}}
+
+        containers = [container(f"c{n}", size) for n, size in enumerate(sizes)]
         spec: dict[str, Any] = {"containers": containers, "terminationGracePeriodSeconds": 0}
+        spec |= {"initContainers": [container("i0", init)]} if init else {}
         if bound:
             spec["nodeName"] = self.node
         metadata = {"name": name, "annotations": notes or {}}

@@ -19,11 +19,22 @@ import pytest
 
 from ansible_collections.colocation.kubernetes.tests.contract.agents.agent_process import AgentProcess, until
 from ansible_collections.colocation.kubernetes.tests.contract.agents.device_manager import DeviceManager
-from ansible_collections.colocation.kubernetes.tests.contract.agents.gpu_node_double import (
+from ansible_collections.colocation.kubernetes.tests.contract.agents.gpu_rounds import (
+    GIB,
+    HONOURED,
     RESOURCE,
+    UNIT,
+    UNITS,
+    UUIDS,
+    Told,
+    coming,
     gpus_of,
+    honoured,
+    shape_of,
+    strike,
+    wrong,
 )
-from ansible_collections.colocation.kubernetes.tests.contract.agents.gpu_site import UNIT, UNITS, UUIDS, GpuSite
+from ansible_collections.colocation.kubernetes.tests.contract.agents.gpu_site import GpuSite
 from ansible_collections.colocation.kubernetes.tests.contract.agents.kubelet_double import KubeletDouble
 from ansible_collections.colocation.kubernetes.tests.contract.agents.pod_resources_double import Given
 from ansible_collections.colocation.kubernetes.tests.contract.agents.upper_scheduler_double import (
@@ -36,9 +47,6 @@ from ansible_collections.colocation.kubernetes.tests.contract.api_server import 
 ROUNDS = int(os.environ.get("COLOCATION_GPU_ROUNDS", "4"))
 USED = "DOSLAB_IO_GPU_RESOURCE_USED_BY_"
 PODS = 40
-GIB = 1024 // UNIT
-# Of a pod's containers; what is on a node at once fits on its GPUs, but not in any way of packing them.
-SHAPES = ((2,), (4,), (8,), (8,), (8,), (8,), (16,), (4, 4), (2, 8))
 
 
 @pytest.fixture
@@ -51,50 +59,40 @@ def site(
     made.pods.resources.stop()
 
 
-def annotated(site: GpuSite) -> dict[str, tuple[str, str]]:
-    """What the annotations of running pods say."""
+def told(site: GpuSite) -> dict[str, Told]:
+    """All that is said of the pods that run, by UID."""
     return {
-        uid: ((notes := pod["metadata"].get("annotations") or {}).get(UUID, ""), notes.get(ASSIGNED, ""))
+        uid: Told(one.name, shape_of(pod), one.ids, one.environment, pod["metadata"].get("annotations") or {})
         for uid, pod in site.pods.pods().items()
-        if uid in site.pods.served
+        if (one := site.pods.served.get(uid))
     }
 
 
 def check(site: GpuSite) -> None:
     """Nothing is over-committed, and environment, IDs and annotations say the same for each pod."""
-    served = site.pods.served
-    held = [id for one in served.values() for ids in one.ids.values() for id in ids]
-    assert len(held) == len(set(held))
-    truth: dict[str, tuple[str, str]] = {}
-    for uid, one in served.items():
-        total = sum(map(len, one.ids.values())) * UNIT
-        gpus: dict[str, None] = {}
-        for container, ids in one.ids.items():
-            environment = one.environment[container]
-            (gpu,) = gpus_of(ids, UUIDS)
-            gpus[gpu] = None
-            assert environment["NVIDIA_VISIBLE_DEVICES"] == environment[UUID] == gpu
-            assert environment[f"{USED}CONTAINER"] == str(len(ids) * UNIT)
-            assert environment["DOSLAB_IO_GPU_RESOURCE_TOTAL"] == "81920"
-            assert environment.get(f"{USED}POD") in (None, str(total))
-        truth[uid] = (",".join(gpus), "true")
-    until("annotations are the truth", lambda: annotated(site) == truth)
+    found: list[str] = []
+
+    def agree() -> bool:
+        pods = told(site)
+        assert pods.keys() == site.pods.served.keys()
+        found[:] = wrong(pods.values())
+        return not found
+
+    try:
+        until("all that is said of pods agrees", agree)
+    except AssertionError as late:
+        raise AssertionError("\n".join(found)) from late
 
 
 def renew(site: GpuSite, chance: random.Random, bound: bool) -> None:
     """Some pods end, and as many come; one that was refused comes again, as its controller would have it."""
-    living = [one.name for one in site.pods.served.values()]
-    gone = chance.sample(living, min(len(living), chance.randint(PODS // 4, PODS // 2)))
-    site.delete([*gone, *site.pods.refused])
+    living = told(site)
+    gone = chance.sample(sorted(living), min(len(living), chance.randint(PODS // 4, PODS // 2)))
+    site.delete([*(living[uid].name for uid in gone), *site.pods.refused])
     site.pods.refused.clear()
-    room = 4 * UNITS * 9 // 10 - sum(
-        len(ids) for one in site.pods.served.values() if one.name not in gone for ids in one.ids.values()
-    )
-    waiting = sum(not pod["spec"].get("nodeName") for pod in all_pods(site))
-    for _pod in range(PODS - (len(living) - len(gone)) - waiting):
-        shape = [size * GIB for size in chance.choice(SHAPES)]
-        if (room := room - sum(shape)) >= 0:
-            site.make(*shape, bound=bound)
+    left = all_pods(site)  # those that wait as well
+    for shape in coming(chance, PODS - len(left), sum(shape_of(pod).size for pod in left)):
+        site.make(*(gib * GIB for gib in shape.containers), init=shape.init * GIB, bound=bound)
 
 
 def all_pods(site: GpuSite) -> list[dict[str, Any]]:
@@ -113,7 +111,7 @@ def until_all_holders_are_known(site: GpuSite, agent: AgentProcess) -> None:
 
     def row(one: Given) -> tuple[str, ...]:
         amount = f"{len(one.ids) * UNIT / 1024:.2f} GiB"
-        return f"{one.namespace}/{one.pod}", one.container, *gpus_of(one.ids, UUIDS), amount
+        return f"{one.namespace}/{one.pod}", one.container, *gpus_of(one.ids), amount
 
     def known() -> set[tuple[object, ...]]:
         tables = agent.status().tables
@@ -122,14 +120,14 @@ def until_all_holders_are_known(site: GpuSite, agent: AgentProcess) -> None:
     until("it knows all holders", lambda: known() == set(map(row, site.pods.resources.given)))
 
 
-def shake(site: GpuSite, kubelet: KubeletDouble | DeviceManager, agent: AgentProcess, number: int) -> AgentProcess:
+def shake(site: GpuSite, kubelet: KubeletDouble | DeviceManager, agent: AgentProcess, what: str) -> AgentProcess:
     """Restart something."""
-    if number % 3 == 1:
+    if what == "kill":
         agent.process.kill()
         agent.process.wait()
         agent = site.start()
         until_all_holders_are_known(site, agent)
-    elif number % 3 == 2:
+    elif what == "restart":
         kubelet.stop()
         kubelet.start()
     until("the kubelet watches", lambda: agent.status().summary == "the kubelet watches 1 of 1 resources")
@@ -162,25 +160,35 @@ def rounds(site: GpuSite, kubelet: KubeletDouble | DeviceManager, upper: bool) -
     scheduler = UpperScheduler(site.admin, site.node, site.space, RESOURCE, UUIDS, UNITS, 9)
     agent = site.start()
     site.until_offered()
-    refused = served = 0
+    refused = served = planned = kept = 0
     for number in range(ROUNDS):
         renew(site, chance, bound=not upper)
+        assert len(all_pods(site)) == PODS
         if upper:
             scheduler.run(dies=0.2)
+        what, before = strike(number, upper), set(site.pods.served)
         if number % 2:
-            agent = shake(site, kubelet, agent, number // 2)
+            agent = shake(site, kubelet, agent, what)
         site.pods.sync(chance)
         refused += len(site.pods.refused)
         served += len(site.pods.served)
+        assert len(site.pods.served) == PODS - len(site.pods.refused) - waiting(site)
         refused_rightly(site)
         if not number % 2:
-            agent = shake(site, kubelet, agent, number // 2)
+            agent = shake(site, kubelet, agent, what)
         check(site)
-    assert served >= ROUNDS * PODS * 2 // 3
+        some = honoured(scheduler.plan, (one for uid, one in told(site).items() if uid not in before))
+        kept, planned = kept + some[0], planned + some[1]
     assert refused <= served / 20
-    assert not upper or scheduler.died
+    assert kept >= planned * HONOURED
+    assert not upper or scheduler.died and planned
     until_all_holders_are_known(site, agent)
     assert "traceback" not in agent.log().lower()
+
+
+def waiting(site: GpuSite) -> int:
+    """Pods that the upper scheduler has not bound."""
+    return sum(not pod["spec"].get("nodeName") for pod in all_pods(site))
 
 
 def test_an_annotated_gpu_is_taken_and_then_assigned(site: GpuSite) -> None:
@@ -289,7 +297,7 @@ def test_an_api_server_that_is_away_while_a_pod_is_served(site: GpuSite, kubelet
     site.until_offered()
     site.make(64, notes={UUID: UUIDS[3], ASSIGNED: "false"})
     plugin = kubelet.watched(RESOURCE)[0]
-    until("it steers", lambda: gpus_of(plugin.prefer(site.pods.free(), [], 64), UUIDS) == {UUIDS[3]})
+    until("it steers", lambda: gpus_of(plugin.prefer(site.pods.free(), [], 64)) == [UUIDS[3]])
     ids = plugin.prefer(site.pods.free(), [], 64)
     site.server.pause()
     try:

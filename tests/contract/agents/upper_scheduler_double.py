@@ -3,6 +3,7 @@
 """A double of an upper scheduler that chooses GPUs, as those of the seed's family: it annotates a pod, then binds it.
 
 It can die between the two; when it comes again it binds what it finds, sometimes with a new choice, sometimes not.
+It chooses by chance among the GPUs with room: what came of a plan that nobody heeds would not look like it.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ class UpperScheduler:
         self._uuids, self._units = uuids, units
         self._chance = random.Random(seed)
         self.died = 0
+        self.plan: dict[str, str] = {}  # of pods that were bound, by name
 
     def run(self, dies: float) -> None:
         """Place all pods that wait, and die with that probability before each binding."""
@@ -37,7 +39,10 @@ class UpperScheduler:
         for pod in waiting:
             name, notes = pod["metadata"]["name"], pod["metadata"].get("annotations") or {}
             if UUID not in notes or self._chance.random() < 0.5:
-                self._annotate(name, self._choose(booked, self._size(pod)))
+                if UUID in notes:
+                    booked[notes[UUID]] -= self._size(pod)
+                self.plan[name] = self._choose(booked, self._size(pod))
+                self._annotate(name, self.plan[name])
             if self._chance.random() < dies:
                 self.died += 1
                 continue
@@ -58,19 +63,25 @@ class UpperScheduler:
         self._api.patch(path, {"metadata": {"annotations": notes}}, MERGE_PATCH)
 
     def _choose(self, booked: dict[str, int], size: int) -> str:
-        """The fullest GPU that has room by its books; any if none has."""
+        """A GPU that has room by its books; any if none has."""
         room = [uuid for uuid in self._uuids if self._units - booked[uuid] >= size]
-        chosen = max(room, key=lambda uuid: booked[uuid]) if room else self._chance.choice(self._uuids)
+        chosen = self._chance.choice(room or self._uuids)
         booked[chosen] += size
         return chosen
 
     def _booked(self, pods: Sequence[Mapping[str, Any]]) -> dict[str, int]:
         booked = dict.fromkeys(self._uuids, 0)
         for pod in pods:
-            uuid = (pod["metadata"].get("annotations") or {}).get(UUID)
-            if pod["spec"].get("nodeName") and uuid in booked and pod["status"]["phase"] in ("Pending", "Running"):
-                booked[uuid] += self._size(pod)
+            uuids = str((pod["metadata"].get("annotations") or {}).get(UUID, "")).split(",")
+            if pod["status"]["phase"] in ("Pending", "Running"):
+                for uuid in booked.keys() & uuids:  # of several, it can't know how much is of which
+                    booked[uuid] += self._size(pod)
         return booked
 
     def _size(self, pod: Mapping[str, Any]) -> int:
-        return sum(int(one["resources"]["limits"][self._resource]) for one in pod["spec"]["containers"])
+        """What it holds: its containers have what an init container had."""
+        first, others = (
+            sum(int(one["resources"]["limits"][self._resource]) for one in pod["spec"].get(part) or ())
+            for part in ("initContainers", "containers")
+        )
+        return max(first, others)
