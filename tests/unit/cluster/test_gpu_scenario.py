@@ -1,0 +1,489 @@
+# Copyright: colocation.kubernetes contributors
+# Apache-2.0 License (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The rounds of pods on GPUs, with a double of a cluster: what they make of it, and what they don't put up with."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from ansible_collections.colocation.kubernetes.tests.contract.agents.gpu_rounds import (
+    ALL,
+    ASSIGNED,
+    FILLED,
+    GIB,
+    MIB,
+    OF_CONTAINER,
+    OF_POD,
+    RESOURCE,
+    SHAPES,
+    STRIKES,
+    TOTAL,
+    UNIT,
+    UNITS,
+    UUID,
+    UUIDS,
+    Shape,
+    Told,
+    at_once,
+    coming,
+    gpus_of,
+    honoured,
+    shape_of,
+    strike,
+    wrong,
+    wrong_holders,
+)
+
+SOURCE = Path(__file__).resolve().parents[3] / "molecule/gpu/rounds.py"
+A, B, C, D = UUIDS
+
+
+def units(gpu: str, begin: int, gib: int) -> list[str]:
+    return [f"{gpu[4:12]}-{number}" for number in range(begin, begin + gib * GIB)]
+
+
+def environment(gpu: str, gib: int, **more: str) -> dict[str, str]:
+    return {
+        "NVIDIA_VISIBLE_DEVICES": gpu,
+        UUID: gpu,
+        OF_CONTAINER: str(gib * 1024),
+        TOTAL: str(MIB),
+        **more,
+    }
+
+
+def told(name: str, gpu: str, begin: int, gib: int = 4) -> Told:
+    notes = {UUID: gpu, ASSIGNED: "true"}
+    return Told(name, Shape((gib,)), {"c0": units(gpu, begin, gib)}, {"c0": environment(gpu, gib)}, notes)
+
+
+GOOD = told("one", A, 0)
+
+
+def test_what_agrees() -> None:
+    of_pod = str(6 * 1024)
+    two = Told(
+        "two", Shape((2, 4)), {"c0": units(B, 0, 2), "c1": units(A, 200, 4)},
+        {"c0": environment(B, 2), "c1": environment(A, 4, **{OF_POD: of_pod})}, {UUID: f"{B},{A}", ASSIGNED: "true"},
+    )  # fmt: skip
+    led = Told(
+        "led", Shape((2, 2), init=4), {"i0": units(C, 0, 4), "c0": units(C, 0, 2), "c1": units(C, 2 * GIB, 2)},
+        {"i0": environment(C, 4), "c0": environment(C, 2), "c1": environment(C, 2)}, {UUID: C, ASSIGNED: "true"},
+    )  # fmt: skip
+    assert wrong([GOOD, two, led]) == []
+    assert wrong([replace(led, ids={**led.ids, "c1": led.ids["c0"]})]) == []  # of an init container's any may be left
+    assert "together" in "".join(wrong([replace(led, ids={**led.ids, "c1": units(C, 500, 2)})]))
+
+
+@pytest.mark.parametrize(
+    ("pod", "said"),
+    [
+        (replace(GOOD, ids={"c0": units(A, 0, 8)}), "has 256 units"),
+        (replace(GOOD, ids={}), "has 0 units"),
+        (replace(GOOD, ids={"c0": [*units(A, 0, 2), *units(B, 0, 2)]}), "of one GPU"),
+        (replace(GOOD, ids={"c0": units(A, UNITS - GIB, 4)}), "are of no GPU"),
+        (replace(GOOD, environment={"c0": environment(B, 4)}), "was told"),
+        (replace(GOOD, environment={"c0": environment(A, 8)}), "was told"),
+        (replace(GOOD, environment={"c0": environment(A, 4, **{TOTAL: "1"})}), "was told"),
+        (replace(GOOD, environment={"c0": environment(A, 4, **{OF_POD: "1"})}), "was told"),
+        (replace(GOOD, environment={}), "was told"),
+        (replace(GOOD, annotations={UUID: B, ASSIGNED: "true"}), "is annotated"),
+        (replace(GOOD, annotations={UUID: A, ASSIGNED: "false"}), "is annotated"),
+        (replace(GOOD, annotations={}), "is annotated"),
+    ],
+)
+def test_what_differs(pod: Told, said: str) -> None:
+    assert said in "\n".join(wrong([pod]))
+
+
+def test_what_is_over_committed() -> None:
+    assert any("128 units have two holders" in said for said in wrong([GOOD, replace(GOOD, name="two")]))
+    many = [told(f"pod-{number}", A, number * 16 * GIB, 16) for number in range(6)]
+    assert any(f"programs were promised {6 * 16 * 1024} MiB" in said for said in wrong(many))
+
+
+def test_holders_on_the_page() -> None:
+    row, other = ("s/one", "c0", A, "4.00 GiB"), ("UID 7", "c0", B, "4.00 GiB")
+    assert wrong_holders([row], "s", [GOOD]) == []
+    assert "does not know" in wrong_holders([], "s", [GOOD])[0]
+    assert len(wrong_holders([("UID 1", *row[1:])], "s", [GOOD])) == 2
+    assert "is none" in wrong_holders([row, other], "s", [GOOD])[0]
+    assert wrong_holders([row, other], "s", [GOOD], [("c0", units(B, 9, 4))]) == []
+
+
+def test_a_swap_keeps_to_the_plan() -> None:
+    pods = [told("one", A, 0), told("two", B, 0), told("large", C, 0, 8), told("unplanned", D, 0)]
+    assert honoured({"one": B, "two": A, "large": C}, pods) == (3, 3)
+    assert honoured({"one": B, "two": C, "large": A}, pods) == (1, 3)
+
+
+def test_each_kind_of_round_has_all_that_can_befall() -> None:
+    for upper in (False, True):
+        assert {strike(number, upper) for number in range(3)} == set(STRIKES)
+    assert {strike(0, False), strike(0, True)} == {"restart", "kill"}
+
+
+@given(some.integers(0, 1 << 32), some.sampled_from([8, 40]))
+def test_all_pods_come_and_find_room(seed: int, count: int) -> None:
+    """Those that come at once in any order, on any GPU that has room."""
+    chance = random.Random(seed)
+    places: list[tuple[Shape, str]] = []
+
+    def place(shape: Shape) -> None:
+        room = {gpu: MIB // 1024 - sum(one.size for one, where in places if where == gpu) for gpu in UUIDS}
+        places.append((shape, chance.choice([gpu for gpu in UUIDS if room[gpu] >= shape.size])))
+
+    for _round in range(5):
+        left = chance.sample(places, len(places) - len(places) // 3)
+        shapes = coming(chance, count - len(left), sum(shape.size for shape, _gpu in left))
+        now = at_once(shapes, sum(shape.size for shape, _gpu in places))
+        for shape in chance.sample(shapes[:now], now):
+            place(shape)
+        places = [*left, *places[len(places) - now :]]
+        for shape in shapes[now:]:
+            place(shape)
+        assert len(places) == count
+        assert len(shapes) >= count // 4
+        assert sum(shape.size for shape, _gpu in places) <= FILLED
+
+
+# -- the rounds themselves ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def rounds(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    spec = importlib.util.spec_from_file_location("scenario_gpu_rounds", SOURCE)
+    assert spec is not None and spec.loader is not None
+    made = importlib.util.module_from_spec(spec)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.setitem(sys.modules, spec.name, made)
+    spec.loader.exec_module(made)
+    now = [0.0]
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+
+    monkeypatch.setattr(made, "SECONDS", 30)
+    monkeypatch.setattr(made, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
+    return made
+
+
+class ClusterDouble:
+    """API, kubelet, plugin and node in one. With each look at the pods the kubelet does one thing: those that end are
+    gone, those that came are served, in any order."""
+
+    def __init__(self, look: Callable[..., Any]) -> None:
+        self.pods: dict[str, dict[str, Any]] = {}
+        self.held: dict[str, dict[str, list[str]]] = {}
+        self.past: list[tuple[str, str, list[str]]] = []  # of pods that ended, until the next one is served
+        self.read: list[str] = []
+        self.struck: list[str] = []
+        self.steers, self.refusal = True, ""
+        self._look = look
+        self._made = 0
+        self._chance = random.Random(1)
+
+    def get(self, path: str, **_query: str) -> dict[str, Any]:
+        if path.endswith("/serviceaccounts"):
+            return {"items": [{}]}
+        if path == "/api/v1/nodes/worker1":
+            return {"status": {"allocatable": {RESOURCE: str(ALL)}}}
+        if not path.endswith("/proxy/pods"):
+            self._work()
+        return {"items": [dict(pod) for pod in self.pods.values()]}
+
+    def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        *_path, name, what = path.split("/")
+        if body["kind"] == "Pod":
+            self._made += 1
+            assert body["metadata"]["name"] not in self.pods
+            body["metadata"] |= {"uid": f"uid-{self._made}", "annotations": {}}
+            body["status"] = {"phase": "Pending"}
+            self.pods[body["metadata"]["name"]] = body
+        elif what == "eviction":
+            self.pods[name]["metadata"]["deletionTimestamp"] = "now"
+        elif what == "binding":
+            self.pods[name]["spec"]["nodeName"] = "worker1"
+        return body
+
+    def patch(self, path: str, body: dict[str, Any], _kind: str) -> None:
+        self.pods[path.rpartition("/")[2]]["metadata"]["annotations"] |= body["metadata"]["annotations"]
+
+    def strike(self, what: str) -> None:
+        self.struck.append(what)
+        for pod in self.pods.values():
+            if pod["status"]["phase"] == "Pending" or what == "restart" and shape_of(pod).init:
+                self.refuse(pod, f"no healthy devices present; cannot allocate unhealthy devices {RESOURCE}")
+
+    def refuse(self, pod: dict[str, Any], why: str) -> None:
+        said = f"Pod was rejected: Allocate failed due to {why}, which is unexpected"
+        pod["status"] = {"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": said}
+
+    def look(self, ids: set[str]) -> Any:
+        self.read += ids
+        known = {self._id(name, one): self._told(name, one) for name, pod in self.pods.items() for one in self._of(pod)}
+        held = [
+            (self.pods[name]["metadata"]["uid"], one, ids) for name in self.held for one, ids in self.held[name].items()
+        ]
+        rows = [
+            ("a", f"gpu-rounds/{name}", one, *gpus_of(ids), f"{len(ids) * UNIT / 1024:.2f} GiB")
+            for name in self.held
+            for one, ids in self.held[name].items()
+        ]
+        page = {
+            "summary": "the kubelet watches 1 of 1 resources",
+            "problems": [],
+            "tables": [{"title": "Holders of GPUs", "rows": rows}],
+        }
+        return self._look(2.0, 1.0, ALL, [*held, *self.past], page, {id: known[id] for id in ids})
+
+    def _of(self, pod: Mapping[str, Any]) -> list[str]:
+        return list(shape_of(pod).wants)
+
+    def _id(self, name: str, container: str) -> str:
+        return f"{self.pods[name]['metadata']['uid']}-{container}"
+
+    def _told(self, name: str, container: str) -> list[str]:
+        ids = self.held.get(name, {}).get(container, [])
+        return [f"{key}={text}" for gpu in gpus_of(ids) for key, text in environment(gpu, len(ids) // GIB).items()]
+
+    def _work(self) -> None:
+        for name, pod in list(self.pods.items()):
+            if pod["metadata"].get("deletionTimestamp"):
+                self.past += [(pod["metadata"]["uid"], *one) for one in self.held.pop(name, {}).items()]
+                del self.pods[name]
+        waiting = [
+            name for name, pod in self.pods.items()
+            if pod["status"]["phase"] == "Pending" and pod["spec"].get("nodeName") and name not in self.held
+        ]  # fmt: skip
+        served = [name for name in self.held if self.pods[name]["status"]["phase"] == "Pending"]
+        for name in served:
+            self._run(name)
+        for name in self._chance.sample(waiting, len(waiting)):
+            if self.refusal:
+                self.refuse(self.pods[name], self.refusal)
+            else:
+                self._serve(name)
+
+    def _serve(self, name: str) -> None:
+        self.past = []
+        pod, taken = self.pods[name], {id for held in self.held.values() for ids in held.values() for id in ids}
+        notes, shape = pod["metadata"]["annotations"], shape_of(pod)
+        free = {gpu: [id for id in units(gpu, 0, MIB // 1024) if id not in taken] for gpu in UUIDS}
+        room = [gpu for gpu in UUIDS if len(free[gpu]) >= shape.size * GIB]
+        gpu = notes[UUID] if self.steers and notes.get(UUID) in room else min(room, key=lambda one: len(free[one]))
+        held = self.held[name] = {}
+        for container, gib in shape.wants.items():
+            held[container] = free[gpu][: gib * GIB]
+            if container != "i0":
+                free[gpu] = free[gpu][gib * GIB :]
+
+    def _run(self, name: str) -> None:
+        pod = self.pods[name]
+        (gpu,) = gpus_of(id for ids in self.held[name].values() for id in ids)
+        pod["metadata"]["annotations"] |= {UUID: gpu, ASSIGNED: "true"}
+        ended = {"terminated": {"message": "\n".join(self._told(name, "i0")) + "\n"}}
+
+        def status(one: str) -> dict[str, Any]:
+            state = ended if one == "i0" else {"running": {}}
+            return {"name": one, "containerID": f"containerd://{self._id(name, one)}", "state": state}
+
+        pod["status"] = {
+            "phase": "Running",
+            "initContainerStatuses": [status(one) for one in self._of(pod) if one == "i0"],
+            "containerStatuses": [status(one) for one in self._of(pod) if one != "i0"],
+        }
+
+
+def begun(rounds: ModuleType, upper: bool = False, count: int = 40) -> tuple[Any, ClusterDouble]:
+    cluster = ClusterDouble(rounds.Look)
+    made = rounds.Rounds(cluster, cluster, upper, count)
+    made.begin()
+    return made, cluster
+
+
+@pytest.mark.parametrize("upper", [False, True])
+def test_rounds_of_forty(rounds: ModuleType, upper: bool) -> None:
+    made, cluster = begun(rounds, upper)
+    told = [made.round(number) for number in range(9)]
+    assert cluster.struck == [what for number in range(9) if (what := strike(number, upper))]
+    assert all("40 pods run, " in line for line in told)
+    assert all("13 new" in line for line in told[1:])
+    assert any(", 0 refused" in line for line in told) and any(", 0 refused" not in line for line in told)
+    assert len(cluster.read) == len(set(cluster.read)) and not any(id.endswith("-i0") for id in cluster.read)
+    made.begin()
+    assert not cluster.pods
+
+
+def test_a_plugin_that_does_not_heed_the_plan(rounds: ModuleType) -> None:
+    made, cluster = begun(rounds, upper=True)
+    cluster.steers = False
+    with pytest.raises(SystemExit, match="containers got a GPU that was booked"):
+        for number in range(9):
+            made.round(number)
+
+
+@pytest.mark.parametrize(
+    ("why", "number", "said"),
+    [
+        ("rpc error: code = Unknown desc = none has more than 4 free", 0, "not for want of the kubelet or the plugin"),
+        ("requested number of devices unavailable for gpus", 0, "not for want of the kubelet or the plugin"),
+        ("previously allocated devices are no longer healthy", 0, "not for want of the kubelet or the plugin"),
+        ("rpc error: code = Unavailable desc = connection refused", 2, "both were there all the time"),
+    ],
+)
+def test_a_refusal_that_is_not_put_up_with(rounds: ModuleType, why: str, number: int, said: str) -> None:
+    made, cluster = begun(rounds)
+    cluster.refusal = why
+    with pytest.raises(SystemExit, match=said):
+        made.round(number)
+
+
+def test_a_pod_that_ran_is_refused(rounds: ModuleType) -> None:
+    made, cluster = begun(rounds)
+    made.round(2)
+    begin = cluster.strike
+
+    def strike(what: str) -> None:
+        begin(what)
+        pod = next(pod for pod in cluster.pods.values() if rounds.state(pod) == "Running" and not shape_of(pod).init)
+        cluster.refuse(pod, f"no healthy devices present; cannot allocate unhealthy devices {RESOURCE}")
+
+    cluster.strike = strike  # type: ignore[method-assign]
+    with pytest.raises(SystemExit, match="was refused, and it ran"):
+        made.round(3)
+
+
+def spoil_environment(cluster: ClusterDouble) -> None:
+    cluster._told = lambda name, container: [f"{UUID}={A}"]  # type: ignore[method-assign]
+
+
+def lose_a_pod(cluster: ClusterDouble) -> None:
+    begin = cluster.strike
+
+    def strike(what: str) -> None:
+        begin(what)
+        name = next(iter(cluster.held))
+        del cluster.held[name], cluster.pods[name]
+
+    cluster.strike = strike  # type: ignore[method-assign]
+
+
+def forget_a_holder(cluster: ClusterDouble) -> None:
+    look = cluster.look
+
+    def short(ids: set[str]) -> Any:
+        found = look(ids)
+        del found.page["tables"][0]["rows"][:1]
+        return found
+
+    cluster.look = short  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (spoil_environment, "was told"),
+        (lose_a_pod, "is not there any more"),
+        (forget_a_holder, "the agent does not know the holder"),
+    ],
+)
+def test_what_does_not_come_true(rounds: ModuleType, spoil: Callable[[ClusterDouble], None], said: str) -> None:
+    made, cluster = begun(rounds, count=8)
+    made.round(2)
+    spoil(cluster)
+    with pytest.raises(SystemExit, match=f"(?s)not within 30 s.*{said}"):
+        made.round(3)
+
+
+def test_all_shapes_can_be_read_again(rounds: ModuleType) -> None:
+    for shape in SHAPES:
+        assert shape_of(rounds.document("name", shape, True)) == shape
+
+
+# -- what is run on the node ------------------------------------------------------------------------------------
+
+
+def on_node(place: Path, program: list[str], text: str) -> str:
+    """Run here what is run there, with its files and its systemctl in a folder."""
+    text = text.replace('"/run/', f'"{place}/run/').replace('"/var/', f'"{place}/var/')
+    text = text.replace("touch /run/", f"touch {place}/run/")
+    path = f"{place}/bin:{os.environ['PATH']}"
+    done = subprocess.run(program, input=text, capture_output=True, text=True, check=True, env={"PATH": path})
+    return done.stdout
+
+
+def test_what_is_read_on_the_node(rounds: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    checkpoint = tmp_path / "var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"
+    config = tmp_path / "run/containerd/io.containerd.runtime.v2.task/k8s.io/7/config.json"
+    for file in (checkpoint, config):
+        file.parent.mkdir(parents=True)
+    config.write_text(json.dumps({"process": {"env": ["PATH=/bin", f"{UUID}={A}"]}}))
+    ids = {"0": ["a-1"], "1": ["a-2"]}
+    entry = {"PodUID": "uid", "ContainerName": "c0", "ResourceName": RESOURCE, "DeviceIDs": ids}
+    others = {**entry, "ResourceName": "other"}
+    data = {"PodDeviceEntries": [entry, others], "RegisteredDevices": {RESOURCE: ["a-1", "a-2", "a-3"]}}
+    checkpoint.write_text(json.dumps({"Data": data}))
+    python = [sys.executable, "-"]
+    monkeypatch.setattr(rounds.Node, "run", lambda _node, _program, text: on_node(tmp_path, python, text))
+    found = rounds.Node("tool", "cluster").look({"7"})
+    assert found.environment == {"7": [f"{UUID}={A}"]}
+    assert found.ids("uid") == {"c0": ["a-1", "a-2"]} and len(found.held) == 1
+    assert (found.registered, found.struck, found.back()) == (3, 0.0, False)
+    checkpoint.write_text(json.dumps({"Data": {"PodDeviceEntries": None, "RegisteredDevices": None}}))
+    assert rounds.Node("tool", "cluster").look(()).held == []
+
+
+SYSTEMCTL = """#!/bin/sh
+cd {place}
+echo "$*" >> calls
+case $1 in
+  show) cat process ;;
+  kill) echo 0 > process ;;
+  is-active) [ "$(cat process)" != 0 ] ;;
+esac
+"""
+
+
+def test_what_is_done_to_the_node(rounds: ModuleType, tmp_path: Path) -> None:
+    for folder in ("bin", "run"):
+        (tmp_path / folder).mkdir()
+    systemctl = tmp_path / "bin" / "systemctl"
+    systemctl.write_text(SYSTEMCTL.format(place=tmp_path))
+    systemctl.chmod(0o755)
+    (tmp_path / "bin" / "sleep").write_text(f"#!/bin/sh\necho 8 > {tmp_path}/process\n")  # the unit is started again
+    (tmp_path / "bin" / "sleep").chmod(0o755)
+    (tmp_path / "process").write_text("7\n")
+    on_node(tmp_path, ["sh", "-s"], rounds.KILL)
+    assert (tmp_path / "run/gpu-rounds").exists()
+    assert (tmp_path / "process").read_text() == "8\n"
+    assert "kill --signal=SIGKILL colocation-device-plugin" in (tmp_path / "calls").read_text()
+    (tmp_path / "calls").unlink()
+    on_node(tmp_path, ["sh", "-s"], rounds.RESTART)
+    assert (tmp_path / "calls").read_text().splitlines() == ["stop kubelet", "start kubelet"]
+
+
+def test_only_who_was_not_reached_is_struck_again(rounds: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    problems = [rounds.Unreached("no route"), rounds.Failed("the agent does not come")]
+
+    def run(_node: object, _program: str, _text: str) -> str:
+        raise problems.pop(0)
+
+    monkeypatch.setattr(rounds.Node, "run", run)
+    with pytest.raises(rounds.Failed, match="does not come"):
+        rounds.Node("tool", "cluster").strike("kill")
+    assert not problems
