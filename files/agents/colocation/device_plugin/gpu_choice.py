@@ -3,16 +3,16 @@
 """Which units of which GPU a container should get. Pure.
 
 One request stays on one GPU: the one that is wished for if it has room, else the one with the least room that suffices,
-so that large rooms stay for large requests. For what may be an init container that is room for its whole pod, whatever
-is wished; pods that fit nowhere do not count there, for they can't be helped. Units that the container must have (those
-of its pod's init container) name the GPU. Several GPUs only where that is allowed and one does not do: then as few as
-can be, of as few NUMA nodes.
+so that large rooms stay for large requests. What others who wait have booked is taken last of all. For what may be an
+init container that is room for its whole pod, whatever is wished; pods that fit nowhere do not count there, for they
+can't be helped. Units that the container must have (those of its pod's init container) name the GPU. Several GPUs only
+where that is allowed and one does not do: then as few as can be, of as few NUMA nodes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from colocation.device_plugin.devices import Refused
 from colocation.device_plugin.gpus import Catalog, Gpu, name
@@ -26,6 +26,9 @@ class Request:
     must: tuple[str, ...] = ()  # devices that it gets in any case
     wishes: tuple[str, ...] = ()  # UUIDs of GPUs that an upper scheduler chose, the first one first
     peaks: tuple[int, ...] = ()  # units that its whole pod wants of the same GPU, for each pod that it may be of
+    booked: Mapping[str, int] = field(
+        default_factory=dict
+    )  # units of GPUs, by UUID, that the plan has for all who wait
     several: bool = False  # it may have units of more than one GPU
 
 
@@ -66,14 +69,16 @@ def _order(rooms: Mapping[Gpu, int], bound: Sequence[Gpu], missing: int, request
     if enough:
         most = max(rooms[gpu] for gpu in enough)
         peak = max((one for one in request.peaks if one <= most), default=0)
-        return [min(enough, key=lambda gpu: _fit(gpu, rooms[gpu], peak, request.wishes))]
+        return [min(enough, key=lambda gpu: _fit(gpu, rooms[gpu], peak, missing, request))]
     return _spread(rooms, bound, missing) if request.several else []
 
 
-def _fit(gpu: Gpu, room: int, peak: int, wishes: Sequence[str]) -> tuple[bool, int, int, str]:
-    """Where the whole pod has room: wishes first, then the tightest."""
-    rank = wishes.index(gpu.uuid) if gpu.uuid in wishes else len(wishes)
-    return room < peak, rank, room, gpu.code
+def _fit(gpu: Gpu, room: int, peak: int, missing: int, request: Request) -> tuple[bool, bool, int, int, str]:
+    """Where the whole pod has room, and nobody loses his: wishes first, then the tightest."""
+    wished = gpu.uuid in request.wishes
+    rank = request.wishes.index(gpu.uuid) if wished else len(request.wishes)
+    kept = request.booked.get(gpu.uuid, 0) + (0 if wished else missing)  # who wished is among those who are booked
+    return room < peak, room < kept, rank, room, gpu.code
 
 
 def _spread(rooms: Mapping[Gpu, int], bound: Sequence[Gpu], missing: int) -> list[Gpu]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import datetime
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from urllib.parse import quote
 
 from colocation.common.events import About, Reporter, Source, node
@@ -19,7 +19,7 @@ from colocation.common.journal import Log
 from colocation.common.kube_api import MERGE_PATCH, ApiError, Document, KubeApi
 from colocation.common.watching import Kind, Listener, Watch
 from colocation.device_plugin import COMPONENT
-from colocation.device_plugin.gpu_grant import Note, notes
+from colocation.device_plugin.gpu_grant import Note, notes, settled
 from colocation.device_plugin.gpu_match import Key
 from colocation.device_plugin.gpu_pods import Pod, read_pod
 
@@ -134,6 +134,10 @@ class GpuCluster:
         """The pods as the API has them at this moment, or ApiError. The kubelet can't know of more."""
         answer = self._quick.get(PODS, fieldSelector=self._selector)
         return self.book.read(item for item in answer.get("items") or () if isinstance(item, dict))
+
+    def settled(self, pods: Collection[Pod]) -> tuple[Pod, ...]:
+        """These pods as they will be when what is to be written is written."""
+        return settled(pods, self._recorded)
 
     def record(self, recorded: Mapping[Key, Sequence[str]]) -> None:
         """What the kubelet recorded: the GPUs' UUIDs by container."""

@@ -8,7 +8,7 @@ Amounts are in MiB, whatever the unit is, so that a program need not know it.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from colocation.device_plugin.devices import Grant
 from colocation.device_plugin.gpu_match import Key
@@ -62,6 +62,14 @@ def notes(pods: Collection[Pod], recorded: Mapping[Key, Sequence[str]]) -> Itera
             waiting.remove(other)
             yield Note(other, {UUID: pod.wish})
         yield Note(pod, wanted)
+
+
+def settled(pods: Collection[Pod], recorded: Mapping[Key, Sequence[str]]) -> tuple[Pod, ...]:
+    """The pods as they will be when all notes are written."""
+    found = {pod.uid: pod for pod in pods}
+    for note in notes(pods, recorded):
+        found[note.pod.uid] = replace(note.pod, wish=note.annotations[UUID])
+    return tuple(found.values())
 
 
 def _may_swap(pod: Pod, got: Sequence[str], other: Pod) -> bool:

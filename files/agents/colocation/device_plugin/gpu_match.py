@@ -20,7 +20,7 @@ from collections.abc import Collection, Iterable, Set
 from dataclasses import dataclass
 
 from colocation.device_plugin.devices import Refused
-from colocation.device_plugin.gpu_pods import Pod, Want
+from colocation.device_plugin.gpu_pods import Pod, Want, total
 
 Key = tuple[str, str]  # a pod's UID and a container's name
 
@@ -59,6 +59,17 @@ def candidates(pods: Iterable[Pod], served: Collection[Key], taken: Collection[K
             if want.units == units:
                 found.append(Candidate(pod, want, (key in taken, not pod.pending, pod.ending, waits)))
             waits = waits or key not in taken
+    return found
+
+
+def booked(pods: Iterable[Pod], served: Collection[Key], taken: Collection[Key]) -> dict[str, int]:
+    """Units that the plan has for containers that wait, by the UUID of the GPU."""
+    found: dict[str, int] = {}
+    gone = {*served, *taken}
+    for pod in pods:
+        waiting = [want for want in pod.wants if (pod.uid, want.container) not in gone]
+        if pod.wish and waiting:
+            found[pod.wish] = found.get(pod.wish, 0) + total(waiting)
     return found
 
 

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,16 +45,8 @@ class Pod:
 
     @property
     def total(self) -> int:
-        """Units of the pod as the scheduler counts them: init containers come one after the other."""
-        lasting = passing = 0
-        most = 0
-        for want in self.wants:
-            if want.passing:
-                passing = lasting + want.units
-                most = max(most, passing)
-            else:
-                lasting += want.units
-        return max(most, lasting)
+        """Units of the pod as the scheduler counts them."""
+        return total(self.wants)
 
     @property
     def shape(self) -> tuple[tuple[int, bool], ...]:
@@ -64,6 +56,15 @@ class Pod:
     @property
     def title(self) -> str:
         return f"{self.namespace}/{self.name}"
+
+
+def total(wants: Iterable[Want]) -> int:
+    """Units that these containers of one pod want together: init containers come one after the other."""
+    most = lasting = 0
+    for want in wants:
+        most = max(most, lasting + want.units)
+        lasting += 0 if want.passing else want.units
+    return most
 
 
 def read_pod(document: Mapping[str, Any], resource: str) -> Pod | None:

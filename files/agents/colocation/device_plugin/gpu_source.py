@@ -22,7 +22,7 @@ from colocation.device_plugin.gpu_choice import Request
 from colocation.device_plugin.gpu_cluster import GpuCluster
 from colocation.device_plugin.gpu_config import GpuMemory
 from colocation.device_plugin.gpu_grant import by_container, grant
-from colocation.device_plugin.gpu_match import Candidate, Key, candidates, match, planned
+from colocation.device_plugin.gpu_match import Candidate, Key, booked, candidates, match, planned
 from colocation.device_plugin.gpu_pods import Pod
 from colocation.device_plugin.gpu_status import GpuMetrics
 from colocation.device_plugin.gpu_watcher import GONE, GpuWatcher, Look
@@ -123,14 +123,15 @@ class GpuSource(Source):
     def prefer(self, available: Sequence[str], must: Sequence[str], size: int) -> Sequence[str]:
         began = time.perf_counter()
         catalog = self._offered()
-        asking = self._planned(size)
+        self._drop(set(available).difference(must))
+        asking, kept = self._planned(size)
         found = [one for one in asking if one.doubts == asking[0].doubts]
         if never := gpu_choice.too_large(catalog, size, self.settings.allow_multi_gpu):
             self._tell_too_large(found, never)
             raise Refused(never)
         wishes = tuple(one.pod.wish for one in found if one.pod.wish)
         peaks = tuple({one.pod.total for one in asking if one.want.passing})  # room for whichever it is
-        request = Request(size, tuple(must), wishes, peaks, self.settings.allow_multi_gpu)
+        request = Request(size, tuple(must), wishes, peaks, kept, self.settings.allow_multi_gpu)
         chosen = gpu_choice.choose(catalog, available, request)
         self._metrics.answer.observe(time.perf_counter() - began, call="prefer")
         return chosen
@@ -153,15 +154,12 @@ class GpuSource(Source):
     def refresh(self, holders: Sequence[Held]) -> None:
         """Take what is known of who holds what."""
         self.holders = tuple(holders)
+        self._learn(self.holders)
         catalog = self.catalog
         if catalog is None:
             return
-        with self._lock:
-            self._truth = truth(holders)
         self._metrics.show(catalog, holders)
         if self.cluster is not None:
-            held = (((one.uid, one.container), one.ids) for one in holders if one.uid)
-            self.cluster.record(by_container(catalog, held))
             self.cluster.count(self._counts(catalog))
 
     # How it is done.
@@ -182,17 +180,24 @@ class GpuSource(Source):
             if gpu.ill:
                 raise Refused(f"{gpu.uuid} is ill: {gpu.ill}")
 
-    def _planned(self, units: int) -> list[Candidate]:
-        """Who may be asking, in the order of the plan."""
+    def _drop(self, free: Set[str]) -> None:
+        """What the kubelet has free again it took from whom it was given to: he failed."""
+        with self._lock:
+            self._taken = {key: ids for key, ids in self._taken.items() if ids.isdisjoint(free)}
+
+    def _planned(self, units: int) -> tuple[list[Candidate], dict[str, int]]:
+        """Who may be asking, in the order of the plan, and what the plan has for all who wait."""
         if self.cluster is None:
-            return []
-        found = self._candidates(self.cluster.book.pods, units)
+            return [], {}
+        pods = self.cluster.settled(self.cluster.book.pods)
+        found = self._candidates(pods, units)
         if not found:
             try:
-                found = self._candidates(self.cluster.pods_now(), units)
+                pods = self.cluster.settled(self.cluster.pods_now())
+                found = self._candidates(pods, units)
             except ApiError as problem:
                 log.warning("pods are not known, so the tightest GPU is taken", why=str(problem))
-        return planned(found)
+        return planned(found), booked(pods, *self._known())
 
     def _match(self, own: Sequence[Gpu], ids: Sequence[str]) -> int | None:
         """Find whom these devices are for, and remember it; the units of his pod if that is certain."""
@@ -204,11 +209,10 @@ class GpuSource(Source):
         except ApiError as problem:
             log.warning("the API does not tell which pods wait; what was last heard is taken", why=str(problem))
             pods, certain = self.cluster.book.pods, False
-        found = self._candidates(pods, len(ids))
+        found = self._candidates(self.cluster.settled(pods), len(ids))
         if len({one.pod.total for one in found}) > 1:
-            with self._lock:
-                self._truth = truth(self._recorded())
-            found = self._candidates(pods, len(ids))
+            self._learn(tuple(self._recorded()))
+            found = self._candidates(self.cluster.settled(pods), len(ids))
         chosen = match(found, {gpu.uuid for gpu in own}, len(ids), self.resource)
         with self._lock:
             there = {pod.uid for pod in pods}
@@ -220,10 +224,22 @@ class GpuSource(Source):
         return chosen.total if certain else None
 
     def _candidates(self, pods: Sequence[Pod], units: int) -> list[Candidate]:
+        return candidates(pods, *self._known(), units)
+
+    def _known(self) -> tuple[frozenset[Key], set[Key]]:
+        """Containers that have theirs by the kubelet's record, and those that were matched since it was read."""
         with self._lock:
             known = self._truth
-            taken = {key for key, ids in self._taken.items() if not ids & known.ids}
-            return candidates(pods, known.served, taken, units)
+            return known.served, {key for key, ids in self._taken.items() if not ids & known.ids}
+
+    def _learn(self, holders: Sequence[Held]) -> None:
+        """What the kubelet recorded."""
+        with self._lock:
+            self._truth = truth(holders)
+        catalog = self.catalog
+        if self.cluster is not None and catalog is not None:
+            held = (((one.uid, one.container), one.ids) for one in holders if one.uid)
+            self.cluster.record(by_container(catalog, held))
 
     def _counts(self, catalog: Catalog) -> dict[str, str]:
         """What the Node's status says of GPUs that are well."""

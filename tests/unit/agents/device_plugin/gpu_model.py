@@ -9,7 +9,7 @@ writes down who holds what by itself, and never asks the code under test for it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +17,7 @@ from colocation.common.kube_api import ApiError
 from colocation.common.metrics import Registry
 from colocation.device_plugin.devices import Grant, Refused
 from colocation.device_plugin.gpu_config import GpuMemory
-from colocation.device_plugin.gpu_grant import by_container, notes
+from colocation.device_plugin.gpu_grant import by_container, notes, settled
 from colocation.device_plugin.gpu_match import Key
 from colocation.device_plugin.gpu_pods import ASSIGNED, ASSUME_TIME, UUID, Pod, read_pod
 from colocation.device_plugin.gpu_source import GpuSource
@@ -87,7 +87,7 @@ class ClusterDouble:
         self.answers = True
         self.told: list[tuple[str, str, str]] = []
         self.counts: Mapping[str, str] = {}
-        self.recorded: Mapping[Key, Iterable[str]] = {}
+        self.recorded: Mapping[Key, Sequence[str]] = {}
 
     @property
     def book(self) -> ClusterDouble:
@@ -98,7 +98,10 @@ class ClusterDouble:
             raise ApiError("it does not answer")
         return self.now
 
-    def record(self, recorded: Mapping[Key, Iterable[str]]) -> None:
+    def settled(self, pods: Collection[Pod]) -> tuple[Pod, ...]:
+        return settled(pods, self.recorded)
+
+    def record(self, recorded: Mapping[Key, Sequence[str]]) -> None:
         self.recorded = recorded
 
     def count(self, counts: Mapping[str, str]) -> None:
