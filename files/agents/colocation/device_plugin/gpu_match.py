@@ -37,6 +37,11 @@ class Candidate:
     def key(self) -> Key:
         return self.pod.uid, self.want.container
 
+    @property
+    def ahead(self) -> int:
+        """Units that its pod wants together from this container on."""
+        return total(self.pod.wants[self.pod.wants.index(self.want) :])
+
 
 @dataclass(frozen=True, slots=True)
 class Match:

@@ -130,7 +130,7 @@ class GpuSource(Source):
             self._tell_too_large(found, never)
             raise Refused(never)
         wishes = tuple(one.pod.wish for one in found if one.pod.wish)
-        peaks = tuple({one.pod.total for one in asking if one.want.passing})  # room for whichever it is
+        peaks = tuple({one.ahead for one in asking if one.want.passing})  # room for whichever it is
         request = Request(size, tuple(must), wishes, peaks, kept, self.settings.allow_multi_gpu)
         chosen = gpu_choice.choose(catalog, available, request)
         self._metrics.answer.observe(time.perf_counter() - began, call="prefer")

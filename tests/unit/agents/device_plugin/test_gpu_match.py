@@ -163,6 +163,20 @@ def test_an_old_annotation_or_a_pod_like_it_leads_an_init_container_nowhere() ->
     assert model.admit(like) == ""
 
 
+def test_what_a_sidecar_has_needs_no_room_beside_an_init_container() -> None:
+    model = NodeModel(gpus(2, 16))
+    for size in (8, 13):
+        assert model.admit(model.make((), (size,))) == ""
+    free = set(model.free())
+    waits = Pod("u", "n", "a", (Want("sidecar", 3), Want("init", 3, passing=True), Want("main", 4)))
+    model.cluster.now = model.cluster.pods = (waits,)
+    for size in (3, 3):
+        given = model.source.prefer(sorted(free), (), size)
+        model.source.grant(given)
+        free -= set(given)
+    assert model.source.prefer(sorted({*free, *given}), sorted(given), 4)
+
+
 class Lifetimes(RuleBasedStateMachine):
     """Pods come, are served in any order, end and fail; plugins are killed; the watch lags; annotations lie."""
 
