@@ -25,7 +25,7 @@ class Request:
     size: int
     must: tuple[str, ...] = ()  # devices that it gets in any case
     wishes: tuple[str, ...] = ()  # UUIDs of GPUs that an upper scheduler chose, the first one first
-    peaks: tuple[int, ...] = ()  # units that its pod wants of this GPU from it on, for each pod that it may be of
+    peaks: tuple[int, ...] = ()  # units that its pod wants of the same GPU from here on, for each pod that it may be of
     booked: Mapping[str, int] = field(
         default_factory=dict
     )  # units of GPUs, by UUID, that the plan has for all who wait

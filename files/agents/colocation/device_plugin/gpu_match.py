@@ -11,7 +11,7 @@ annotations are written from what the kubelet recorded. Two things would do harm
 - to say how much the whole pod has, where the pods that could be meant differ in that: then nothing is said of it;
 - to refuse somebody because his place in the plan was taken for another: who was taken only comes after who was not.
 
-Only if nobody at all could be meant there is no match, and that is an error.
+Only if nobody at all could be meant there is no match, and that is an error, where the API itself says so.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def match(found: Collection[Candidate], uuids: Set[str], units: int, resource: s
     if not found:
         raise Refused(
             f"no pod of this node waits for {units} units of {resource}, so these are given to nobody; the kubelet"
-            " and the API must differ, and it may be tried again"
+            " and the API must differ"
         )
 
     def order(one: Candidate) -> tuple[object, ...]:

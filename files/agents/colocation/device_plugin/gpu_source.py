@@ -200,7 +200,8 @@ class GpuSource(Source):
         return planned(found), booked(pods, *self._known())
 
     def _match(self, own: Sequence[Gpu], ids: Sequence[str]) -> int | None:
-        """Find whom these devices are for, and remember it; the units of his pod if that is certain."""
+        """Find whom these devices are for, and remember it; the units of his pod if that is certain. Refused if the API
+        knows of nobody."""
         if self.cluster is None:
             return None
         certain = True
@@ -213,6 +214,9 @@ class GpuSource(Source):
         if len({one.pod.total for one in found}) > 1:
             self._learn(tuple(self._recorded()))
             found = self._candidates(self.cluster.settled(pods), len(ids))
+        if not found and not certain:
+            self._metrics.matches.add(how="unplanned")
+            return None  # the watch may not have told of him yet, and the kubelet asks but once
         chosen = match(found, {gpu.uuid for gpu in own}, len(ids), self.resource)
         with self._lock:
             there = {pod.uid for pod in pods}

@@ -132,9 +132,17 @@ def test_an_api_that_does_not_answer() -> None:
     environment = one.granted["c0"].environment
     assert environment[UUID] == G1
     assert "DOSLAB_IO_GPU_RESOURCE_USED_BY_POD" not in environment
-    model.make((), (10,))
-    model.cluster.pods = ()
-    assert "no pod of this node waits for 10 units" in model.admit(model.pods[-1])
+
+
+def test_an_api_that_does_not_answer_and_a_watch_that_lags() -> None:
+    """The kubelet asks once and fails the pod if it is refused, so IDs alone decide."""
+    model = NodeModel(gpus(2, 16))
+    one = model.make((), (10,), G1, 1)
+    model.cluster.pods, model.cluster.answers = (), False
+    assert model.admit(one) == ""
+    assert "DOSLAB_IO_GPU_RESOURCE_USED_BY_POD" not in one.granted["c0"].environment
+    model.cluster.now, model.cluster.answers = (), True
+    assert "no pod of this node waits for 4 units" in model.admit(MadePod(9, (), (4,)))
 
 
 def test_a_watch_that_lags_costs_nobody_anything() -> None:
