@@ -35,7 +35,7 @@ class Request:
 def choose(catalog: Catalog, available: Sequence[str], request: Request) -> list[str]:
     """The devices for the container, or Refused."""
     chosen = list(request.must)
-    free = free_numbers(available, set(chosen))
+    free = free_numbers(catalog, available, set(chosen))
     bound = catalog.of(chosen)
     rooms = {gpu: len(free.get(gpu.code, ())) for gpu in catalog.gpus if gpu in bound or not gpu.ill}
     missing = request.size - len(chosen)
@@ -50,13 +50,14 @@ def choose(catalog: Catalog, available: Sequence[str], request: Request) -> list
     return chosen
 
 
-def free_numbers(available: Iterable[str], without: set[str]) -> dict[str, list[int]]:
-    """Free units by the code of their GPU."""
+def free_numbers(catalog: Catalog, available: Iterable[str], without: set[str]) -> dict[str, list[int]]:
+    """Free units by the code of their GPU, without those that are no more."""
+    counts = {gpu.code: catalog.units(gpu) for gpu in catalog.gpus}
     free: dict[str, list[int]] = {}
     for id in available:
         if id not in without:
             code, _dash, number = id.rpartition("-")
-            if number.isdecimal():
+            if number.isdecimal() and int(number) < counts.get(code, 0):
                 free.setdefault(code, []).append(int(number))
     return free
 

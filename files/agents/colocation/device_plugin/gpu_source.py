@@ -78,6 +78,10 @@ class GpuSource(Source):
         self._truth = Truth()
         self._taken: dict[Key, frozenset[str]] = {}
         self._list: tuple[Device, ...] = ()
+        self._offer: tuple[Device, ...] = ()  # the list without units that are no more
+        self._ids: frozenset[str] = frozenset()  # of these
+        self._lost: tuple[str, ...] = ()
+        self._held: Set[str] | None = None  # that the list was made for
         self._lock = threading.Lock()
 
     def begin(self) -> None:
@@ -99,7 +103,10 @@ class GpuSource(Source):
             raise NotReady(self.watcher.problem)
         if look is not self._look:
             self._take(look)
-            self._look = look
+            self._look, self._held = look, None
+        if held is not self._held:
+            self._keep(held)
+            self._held = held
         return self._list
 
     def _take(self, look: Look) -> None:
@@ -113,8 +120,16 @@ class GpuSource(Source):
             kept = tuple(replace(gpu, ill=ill.get(gpu.uuid, GONE)) for gpu in self.catalog.gpus)
             catalog = Catalog(kept, self.settings.unit_mib)
         self._tell_health(self.catalog, catalog, look)
-        self._list = catalog.devices(self.settings.topology_hints)
-        self.catalog = catalog
+        self._offer = self._list = catalog.devices(self.settings.topology_hints)
+        self._ids = frozenset(device.id for device in self._offer)
+        self.catalog, self._lost = catalog, ()
+
+    def _keep(self, held: Set[str]) -> None:
+        """Units of a GPU that is no more stay on the list while they are held, and nobody else may have them."""
+        lost = tuple(sorted(held - self._ids))
+        if lost != self._lost:
+            self._list = (*(Device(id, healthy=False) for id in lost), *self._offer)
+            self._lost = lost
 
     def larger_unit(self, factor: int) -> str:
         memories = [gpu.memory_mib for gpu in self.catalog.gpus] if self.catalog else []

@@ -87,6 +87,13 @@ def test_a_gpu_that_fell_ill_since_is_not_chosen() -> None:
         choose(ill, free(20), Request(20))
 
 
+def test_units_that_are_no_more_are_not_chosen() -> None:
+    """The kubelet may still count what was held when the agent began."""
+    gone = [name(GPUS[0].code, 80), name("00000009", 0)]
+    assert choose(CATALOG, [*gone, *free(2, 3)], Request(2)) == [name(GPUS[0].code, 78), name(GPUS[0].code, 79)]
+    assert of(choose(CATALOG, [*gone, *free(2, 3)], Request(3))) == {1: 3}
+
+
 @given(
     rooms=st.lists(st.integers(0, 80), min_size=4, max_size=4),
     size=st.integers(1, 90),

@@ -78,6 +78,23 @@ def test_mig_is_turned_on_with_an_event(left_out: tuple[str, ...], said: str) ->
     assert node.cluster.told == [("", "ColocationGpuNotOffered", said.format(uuid))]
 
 
+def test_held_units_of_a_gpu_that_is_no_more_are_unhealthy() -> None:
+    """The agent was started anew while it was lost, or the unit is larger now."""
+    node = model(1, 2)
+    held = frozenset({"00000000-0", "00000000-2", "00000007-0"})
+    assert [(device.id, device.healthy) for device in node.source.devices(held)] == [
+        ("00000000-2", False),
+        ("00000007-0", False),
+        ("00000000-0", True),
+        ("00000000-1", True),
+    ]
+    offered = node.source.devices(held)
+    assert node.source.devices(frozenset({*held, "00000000-1"})) is offered
+    fall_ill(node, "XID 79")
+    assert [device.healthy for device in node.source.devices(held)] == [False] * 4
+    assert [device.id for device in node.source.devices(NOBODY)] == ["00000000-0", "00000000-1"]
+
+
 @pytest.mark.parametrize(("told", "numa"), [(False, [None] * 4), (True, [0, 0, 0, 0])])
 def test_the_kubelet_is_told_numa_nodes_only_where_that_is_wanted(told: bool, numa: list[int | None]) -> None:
     node = model(2, 2, topology_hints=told)
