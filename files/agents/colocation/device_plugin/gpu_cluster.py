@@ -66,10 +66,11 @@ class PodBook(Listener):
                 self._pods[uid] = pod
 
     def wrote(self, document: Document) -> None:
-        """The API's answer to what was written; by now the watch may have told of the pod's end."""
+        """The API's answer to what was written; by now the watch may have told of more, or of the pod's end."""
         pod = self._read(document)
         with self._lock:
-            if pod is not None and pod.uid in self._pods:
+            known = self._pods.get(pod.uid) if pod else None
+            if pod and known and pod.version >= known.version:
                 self._pods[pod.uid] = pod
 
     def gone(self, uid: str) -> None:

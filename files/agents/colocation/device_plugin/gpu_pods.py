@@ -42,6 +42,7 @@ class Pod:
     created: str = ""
     pending: bool = True
     ending: bool = False
+    version: int = 0  # of the object: a later one is larger
 
     @property
     def total(self) -> int:
@@ -85,6 +86,7 @@ def read_pod(document: Mapping[str, Any], resource: str) -> Pod | None:
         str(metadata.get("creationTimestamp", "")),
         status.get("phase") in (None, "", "Pending"),
         bool(metadata.get("deletionTimestamp")),
+        _version(metadata.get("resourceVersion")),
     )
 
 
@@ -105,6 +107,12 @@ def _units(limits: Mapping[str, Any], resource: str) -> int:
         return 0
     number, power, suffix = found.groups()
     return int(number) * (10 ** int(power) if power else _FACTORS[suffix])
+
+
+def _version(text: Any) -> int:
+    """API servers with etcd count; where one does not, all are alike."""
+    plain = str(text or "")
+    return int(plain) if plain.isascii() and plain.isdecimal() and len(plain) <= len(str(LAST)) else 0
 
 
 def _number(text: Any) -> int:

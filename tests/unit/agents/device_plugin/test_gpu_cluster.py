@@ -117,6 +117,20 @@ def test_the_answer_to_what_was_written_brings_nobody_back() -> None:
     assert book.pods == ()
 
 
+@pytest.mark.parametrize(
+    ("event", "answer", "expected"), [("9", "10", U1), ("11", "10", U0), ("100", "99", U0), ("a", "b", U1)]
+)
+def test_an_answer_that_is_older_than_an_event_says_nothing(event: str, answer: str, expected: str) -> None:
+    def document(uuid: str, version: str) -> dict[str, Any]:
+        made = MadePod(1, (), (4,), {UUID: uuid}).document()
+        return made | {"metadata": made["metadata"] | {"resourceVersion": version}}
+
+    book = PodBook(RESOURCE)
+    book.happened("MODIFIED", document(U0, event))
+    book.wrote(document(U1, answer))
+    assert [pod.wish for pod in book.pods] == [expected]
+
+
 def test_the_counts_are_written_where_they_differ(cluster: GpuCluster, double: ApiDouble) -> None:
     counts = {"doslab.io/gpu-count": "2", "doslab.io/gpu-core": "200"}
     cluster.count(counts)
