@@ -108,6 +108,8 @@ class GpuCluster:
         self._watch = Watch(api, Kind("pods", PODS, PAGE, self._selector), self.book)
         self._reporter = Reporter(api, Source(COMPONENT, node_name))
         self._recorded: Mapping[Key, Sequence[str]] = {}
+        self._left: set[str] = set()  # UIDs of pods whose former choice another one has
+        self._doubted: set[str] = set()  # UIDs of pods that the API refused as if they were no more
         self._counts: Mapping[str, str] = {}
         self._counts_at = self._rest_until = float("-inf")
         self._events: list[tuple[About, str, str]] = []
@@ -138,7 +140,7 @@ class GpuCluster:
 
     def settled(self, pods: Collection[Pod]) -> tuple[Pod, ...]:
         """These pods as they will be when what is to be written is written."""
-        return settled(pods, self._recorded)
+        return settled(pods, self._recorded, self._left)
 
     def record(self, recorded: Mapping[Key, Sequence[str]]) -> None:
         """What the kubelet recorded: the GPUs' UUIDs by container."""
@@ -186,7 +188,10 @@ class GpuCluster:
         if now < self._rest_until:
             return
         refused: ApiError | None = None
-        for note in tuple(notes(self.book.pods, self._recorded)):
+        pods = self.book.pods
+        there = {pod.uid for pod in pods}
+        self._left, self._doubted = self._left & there, self._doubted & there
+        for note in tuple(notes(pods, self._recorded, self._left)):
             if self._ended.is_set():
                 return
             try:
@@ -210,12 +215,17 @@ class GpuCluster:
         try:
             self.book.wrote(self._api.patch(path, patch, MERGE_PATCH))
         except ApiError as problem:
-            if problem.status not in (404, 409, 422):  # it is gone, or another one has its name
-                raise
-            log.debug("a pod is no more", pod=pod.title, why=str(problem))
             if problem.status == 404:
                 self.book.gone(pod.uid)
+            elif problem.status in (409, 422) and pod.uid not in self._doubted:
+                self._doubted.add(pod.uid)  # another one has its name, as the watch will tell
+            else:
+                raise
+            log.debug("a pod is no more", pod=pod.title, why=str(problem))
             return
+        self._doubted.discard(pod.uid)
+        self._left.discard(pod.uid)
+        self._left |= {note.of} if note.of else set()
         self.noted += 1
         log.info("annotated", pod=pod.title, **{key.lower(): text for key, text in note.annotations.items()})
 

@@ -41,13 +41,15 @@ class Note:
 
     pod: Pod
     annotations: Mapping[str, str]
+    of: str = ""  # UID of the pod whose former choice this is
 
 
-def notes(pods: Collection[Pod], recorded: Mapping[Key, Sequence[str]]) -> Iterator[Note]:
+def notes(pods: Collection[Pod], recorded: Mapping[Key, Sequence[str]], left: Collection[str] = ()) -> Iterator[Note]:
     """What has to be written so that annotations say what the kubelet recorded: by container, UUIDs of its GPUs.
 
     A pod that got the GPU which another one of the same shape waits for leaves it its own: so the plan of the upper
-    scheduler still adds up. That is written first; if we end in between, only the plan is less good.
+    scheduler still adds up. That is written first; if we end in between, only the plan is less good. `left` are UIDs of
+    pods for which it is written: while their own note is refused, they leave their choice to nobody else.
     """
     waiting = [pod for pod in pods if not any((pod.uid, want.container) in recorded for want in pod.wants)]
     for pod in pods:
@@ -57,17 +59,19 @@ def notes(pods: Collection[Pod], recorded: Mapping[Key, Sequence[str]]) -> Itera
         wanted = {UUID: ",".join(got), ASSIGNED: "true"}
         if (pod.wish, pod.assigned) == tuple(wanted.values()):
             continue
-        other = next((one for one in waiting if _may_swap(pod, got, one)), None)
+        other = next((one for one in waiting if pod.uid not in left and _may_swap(pod, got, one)), None)
         if other is not None:
             waiting.remove(other)
-            yield Note(other, {UUID: pod.wish})
+            yield Note(other, {UUID: pod.wish}, pod.uid)
         yield Note(pod, wanted)
 
 
-def settled(pods: Collection[Pod], recorded: Mapping[Key, Sequence[str]]) -> tuple[Pod, ...]:
+def settled(
+    pods: Collection[Pod], recorded: Mapping[Key, Sequence[str]], left: Collection[str] = ()
+) -> tuple[Pod, ...]:
     """The pods as they will be when all notes are written."""
     found = {pod.uid: pod for pod in pods}
-    for note in notes(pods, recorded):
+    for note in notes(pods, recorded, left):
         found[note.pod.uid] = replace(note.pod, wish=note.annotations[UUID])
     return tuple(found.values())
 

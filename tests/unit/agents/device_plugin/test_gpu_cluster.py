@@ -177,6 +177,29 @@ def test_one_that_is_refused_keeps_nobody_else_waiting(cluster: GpuCluster, doub
     assert len(double.asked) == 1
 
 
+@pytest.mark.parametrize("status", [403, 409, 422, 500])
+def test_one_that_is_refused_again_and_again_takes_one_choice_only(
+    cluster: GpuCluster, double: ApiDouble, status: int
+) -> None:
+    refused, *others = (MadePod(n, (), (4,), {UUID: uuid}) for n, uuid in enumerate((U1, U0, U0)))
+    for pod in (refused, *others):
+        cluster.book.happened("ADDED", pod.document())
+    cluster.record({(refused.uid, "c0"): (U0,)})
+    swapped = MadePod(1, (), (4,), {UUID: U1}).document()
+    double.answers = [Answer(200, swapped), *(Answer(status, {"message": "no"}) for _try in range(3))]
+    for now in (1.0, 2.0, 3.0):
+        try:
+            cluster.work(now)
+        except ApiError:
+            continue
+        assert now == 1.0 and status in (409, 422)  # it may have been gone
+    assert [asked.path.split("/")[-2] for asked in double.asked] == ["pod-1", *["pod-0"] * 3]
+    assert [pod.wish for pod in cluster.settled(cluster.book.pods)] == [U0, U1, U0]
+    double.answers = [Answer(200, noted(refused, U0))]
+    cluster.work(4.0)
+    assert len(double.asked) == 5
+
+
 def test_an_api_that_refuses_is_asked_again_later(cluster: GpuCluster, double: ApiDouble) -> None:
     pod = MadePod(1, (), (4,))
     cluster.book.happened("ADDED", pod.document())
