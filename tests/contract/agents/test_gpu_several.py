@@ -12,8 +12,8 @@ import pytest
 
 from ansible_collections.colocation.kubernetes.tests.contract.agents.agent_process import AgentProcess, until
 from ansible_collections.colocation.kubernetes.tests.contract.agents.device_manager import DeviceManager
-from ansible_collections.colocation.kubernetes.tests.contract.agents.gpu_node_double import gpus_of
-from ansible_collections.colocation.kubernetes.tests.contract.agents.gpu_site import UUIDS, GpuSite
+from ansible_collections.colocation.kubernetes.tests.contract.agents.gpu_rounds import UUIDS, gpus_of
+from ansible_collections.colocation.kubernetes.tests.contract.agents.gpu_site import GpuSite
 from ansible_collections.colocation.kubernetes.tests.contract.api_server import ApiServer
 
 UNIT = 128  # MiB: all units of a node may be one container's here, so they are fewer
@@ -57,7 +57,7 @@ def test_a_container_larger_than_a_gpu_gets_several_and_their_names_for_cdi(
         ids = set(given["IDs"])
         assert len(ids) == size and not ids & held
         held |= ids
-        gpus = sorted(gpus_of(ids, UUIDS))
+        gpus = sorted(gpus_of(ids))
         assert len(gpus) == count
         assert given["Environment"]["NVIDIA_VISIBLE_DEVICES"] == ",".join(gpus)
         assert given["Environment"]["DOSLAB_IO_GPU_RESOURCE_USED_BY_CONTAINER"] == str(size * UNIT)
