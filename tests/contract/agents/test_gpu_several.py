@@ -12,7 +12,7 @@ import pytest
 
 from ansible_collections.colocation.kubernetes.tests.contract.agents.agent_process import AgentProcess, until
 from ansible_collections.colocation.kubernetes.tests.contract.agents.device_manager import DeviceManager
-from ansible_collections.colocation.kubernetes.tests.contract.agents.gpu_rounds import UUIDS, gpus_of
+from ansible_collections.colocation.kubernetes.tests.contract.agents.gpu_rounds import gpus_of
 from ansible_collections.colocation.kubernetes.tests.contract.agents.gpu_site import GpuSite
 from ansible_collections.colocation.kubernetes.tests.contract.api_server import ApiServer
 
