@@ -44,7 +44,7 @@ from colocation.common.retry import Backoff
 NODE, SPACE = "worker1", "gpu-rounds"
 PODS = f"/api/v1/namespaces/{SPACE}/pods"
 SECONDS, PAUSE = 900.0, 2.5
-PLANNED = 30  # containers that are enough to judge by how the plan is kept
+PLANNED = 100  # containers that are enough to judge by how the plan is kept
 Pod = dict[str, Any]
 
 # Why the kubelet (1.36) refuses a pod that comes while it or the plugin is not there, and comes again. What else its

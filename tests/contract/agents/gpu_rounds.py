@@ -23,8 +23,8 @@ OF_CONTAINER, OF_POD, TOTAL = (
 )
 STRIKES = ("restart", "kill", "")
 # What share of containers is as booked (`honoured`) over some rounds. It is four fifths: requests are also swapped
-# between pods of unlike shapes, and while the agent writes an annotation anew. Who heeds no plan comes to two fifths.
-HONOURED = 0.6
+# between pods of unlike shapes, and while the agent writes an annotation anew. Who heeds no plan comes to half.
+HONOURED = 2 / 3
 
 
 @dataclass(frozen=True, slots=True)

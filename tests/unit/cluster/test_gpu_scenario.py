@@ -333,7 +333,7 @@ def test_a_plugin_that_does_not_heed_the_plan(rounds: ModuleType) -> None:
     made, cluster = begun(rounds, upper=True)
     cluster.steers = False
     with pytest.raises(SystemExit, match="containers got a GPU that was booked"):
-        for number in range(9):
+        for number in range(30):
             made.round(number)
 
 
