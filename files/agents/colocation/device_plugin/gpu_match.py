@@ -73,7 +73,7 @@ def booked(pods: Iterable[Pod], served: Collection[Key], taken: Collection[Key])
     gone = {*served, *taken}
     for pod in pods:
         waiting = [want for want in pod.wants if (pod.uid, want.container) not in gone]
-        if pod.wish and waiting:
+        if pod.wish and waiting and pod.pending and not pod.ending:  # one that runs or ends may be on record no more
             found[pod.wish] = found.get(pod.wish, 0) + total(waiting)
     return found
 

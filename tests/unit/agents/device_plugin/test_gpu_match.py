@@ -19,7 +19,7 @@ from ansible_collections.colocation.kubernetes.tests.unit.agents.device_plugin.g
     gpus,
 )
 from colocation.device_plugin.devices import Refused
-from colocation.device_plugin.gpu_match import candidates, match, planned
+from colocation.device_plugin.gpu_match import booked, candidates, match, planned
 from colocation.device_plugin.gpu_pods import ASSIGNED, UUID, Pod, Want
 
 G0, G1, G2, G3 = (gpu.uuid for gpu in gpus(4, 16))
@@ -55,6 +55,19 @@ def test_the_plan_is_in_order_of_time() -> None:
     assert [one.pod.uid for one in planned(candidates(pods, (), (), 5))] == ["a", "b", "c"]
     assert [one.pod.uid for one in planned(candidates(pods, (), {("a", "c0")}, 5))] == ["b", "c", "a"]
     assert [one.pod.uid for one in planned(candidates(pods, {("a", "c0")}, (), 5))] == ["b", "c"]
+
+
+def test_booked_is_what_waits() -> None:
+    pods = [
+        pod("a", 5, 6, wish=G0),
+        pod("b", 7, wish=G0),
+        pod("c", 8),
+        pod("d", 9, wish=G1, pending=False),
+        pod("e", 9, wish=G1, ending=True),
+        replace(pod("f", 4, wish=G2), wants=(Want("i", 4, passing=True), Want("c", 3))),
+    ]
+    assert booked(pods, (), ()) == {G0: 18, G2: 4}
+    assert booked(pods, {("a", "c0")}, {("b", "c0"), ("f", "i")}) == {G0: 6, G2: 3}
 
 
 def test_nobody_could_be_meant() -> None:
