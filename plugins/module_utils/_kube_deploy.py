@@ -80,7 +80,7 @@ class Deployment:
         mine = self._objects.ours()
         for name in [name for name in known if name not in mine]:
             standing = self._objects.find(name)
-            if standing is not None:
+            if standing is not None and name.kind != "Namespace":
                 raise ObjectProblem(f"{name} is there and not ours (it has not our labels), so it was not removed")
         leftovers = [self._objects.name(one) for one in self._wish.leftovers]
         return self._all_gone(mine, check_mode) + self._all_gone(leftovers, check_mode)

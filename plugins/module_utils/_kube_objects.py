@@ -4,7 +4,7 @@
 
 Written by server-side apply, so the API server itself merges, and a dry run of it is what check mode tells. Ours are
 known by two labels, who manages them and for what part of the collection; what lies under a name of ours without
-them is somebody else's and is left alone, unless it is to be adopted.
+them is somebody else's and is left alone, unless it is to be adopted; a namespace of somebody else's is used as it is.
 """
 
 from __future__ import annotations
@@ -100,6 +100,8 @@ class Objects:
         name = self.name(document)
         standing = self.find(name)
         if standing is not None and not self.is_ours(standing) and not self._adopt:
+            if name.kind == "Namespace":
+                return None  # to be in it, it need not be ours
             raise ObjectProblem(f"{name} is there already and not ours (it has not our labels); rename or delete it")
         done = self._applied(name, self._labelled(document), dry_run, fresh=standing is None)
         before, after = (None if one is None else essence(one) for one in (standing, done))

@@ -15,6 +15,7 @@ description:
   - Every object gets labels that say it is ours. An object that has the name and not the labels is left alone and the
     module fails, unless O(adopt). What has the labels of the same O(component) and is not among O(objects) any more is
     removed at the end.
+  - A Namespace that is there and not ours is used as it is and never removed, unless O(adopt).
   - With O(timeout), the Deployments and DaemonSets among the objects must get ready. If they don't, all objects are put
     back to what they were, or removed where there were none, and the module fails with what the pods say. What stood
     before is noted in a Secret C(colocation-<component>-before), so a run that was killed is finished by the next.

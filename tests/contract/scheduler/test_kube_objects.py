@@ -99,6 +99,15 @@ def test_a_namespace_that_comes_with_it(deed: Deed, api: KubeClient) -> None:
     assert deed(state="absent")["changed_objects"] == ["ConfigMap comes/settings", "Namespace comes"]
 
 
+def test_a_namespace_of_others_is_used_and_left(deed: Deed, api: KubeClient) -> None:
+    theirs = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}}
+    before = api.get(PLACE)
+    for state in ("present", "absent"):
+        done = deed(theirs, config(a="1"), component="guest", state=state)
+        assert done["changed_objects"] == ["ConfigMap default/settings"]
+    assert api.get(PLACE) == before
+
+
 def test_the_cluster_as_it_is(server: ApiServer) -> None:
     found = call(kube_cluster_info.main, kubeconfig=server.kubeconfig())
     assert found["version"].startswith(server.minor + ".")
