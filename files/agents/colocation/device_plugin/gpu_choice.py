@@ -26,9 +26,8 @@ class Request:
     must: tuple[str, ...] = ()  # devices that it gets in any case
     wishes: tuple[str, ...] = ()  # UUIDs of GPUs that an upper scheduler chose, the first one first
     peaks: tuple[int, ...] = ()  # units that its pod wants of the same GPU from here on, for each pod that it may be of
-    booked: Mapping[str, int] = field(
-        default_factory=dict
-    )  # units of GPUs, by UUID, that the plan has for all who wait
+    # units of GPUs, by UUID, that the plan has for all who wait
+    booked: Mapping[str, int] = field(default_factory=dict)
     several: bool = False  # it may have units of more than one GPU
 
 
