@@ -81,7 +81,6 @@ class GpuSource(Source):
         self._offer: tuple[Device, ...] = ()  # the list without units that are no more
         self._ids: frozenset[str] = frozenset()  # of these
         self._lost: tuple[str, ...] = ()
-        self._held: Set[str] | None = None  # that the list was made for
         self._lock = threading.Lock()
 
     def begin(self) -> None:
@@ -103,10 +102,8 @@ class GpuSource(Source):
             raise NotReady(self.watcher.problem)
         if look is not self._look:
             self._take(look)
-            self._look, self._held = look, None
-        if held is not self._held:
-            self._keep(held)
-            self._held = held
+            self._look = look
+        self._keep(held)
         return self._list
 
     def _take(self, look: Look) -> None:
