@@ -4,26 +4,17 @@
 
 from __future__ import annotations
 
-import importlib.util
 import subprocess
-import sys
-from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-SOURCE = Path(__file__).resolve().parents[3] / "molecule/cri_proxy/day.py"
+from ansible_collections.colocation.kubernetes.tests.unit.cluster.scenario_script import loaded
 
 
 @pytest.fixture
 def day(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    spec = importlib.util.spec_from_file_location("scenario_day", SOURCE)
-    assert spec is not None and spec.loader is not None
-    made = importlib.util.module_from_spec(spec)
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    monkeypatch.setitem(sys.modules, spec.name, made)
-    spec.loader.exec_module(made)
-    return made
+    return loaded("cri_proxy/day.py", monkeypatch)
 
 
 class ClusterDouble:

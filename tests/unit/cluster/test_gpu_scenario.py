@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import random
@@ -47,8 +46,8 @@ from ansible_collections.colocation.kubernetes.tests.contract.agents.gpu_rounds 
     wrong,
     wrong_holders,
 )
+from ansible_collections.colocation.kubernetes.tests.unit.cluster.scenario_script import loaded
 
-SOURCE = Path(__file__).resolve().parents[3] / "molecule/gpu/rounds.py"
 A, B, C, D = UUIDS
 
 
@@ -166,12 +165,7 @@ def test_all_pods_come_and_find_room(seed: int, count: int) -> None:
 
 @pytest.fixture
 def rounds(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    spec = importlib.util.spec_from_file_location("scenario_gpu_rounds", SOURCE)
-    assert spec is not None and spec.loader is not None
-    made = importlib.util.module_from_spec(spec)
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    monkeypatch.setitem(sys.modules, spec.name, made)
-    spec.loader.exec_module(made)
+    made = loaded("gpu/rounds.py", monkeypatch)
     now = [0.0]
 
     def sleep(seconds: float) -> None:

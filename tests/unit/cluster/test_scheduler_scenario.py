@@ -4,29 +4,19 @@
 
 from __future__ import annotations
 
-import importlib.machinery
-import importlib.util
 import json
-import sys
-from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-SCRIPT = Path(__file__).parents[3] / "molecule" / "scheduler" / "extenders"
+from ansible_collections.colocation.kubernetes.tests.unit.cluster.scenario_script import loaded
+
 EVERY = 10.0  # seconds between an extender's samples
 
 
 @pytest.fixture
 def extenders(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    loader = importlib.machinery.SourceFileLoader("scenario_extenders", str(SCRIPT))
-    spec = importlib.util.spec_from_loader(loader.name, loader)
-    assert spec is not None
-    made = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, loader.name, made)
-    loader.exec_module(made)
-    return made
+    return loaded("scheduler/extenders", monkeypatch)
 
 
 class ClusterDouble:
