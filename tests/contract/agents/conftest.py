@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.colocation.kubernetes.tests.contract.agents.agent_process import AgentProcess
+from ansible_collections.colocation.kubernetes.tests.contract.agents.device_manager import DeviceManager
 from ansible_collections.colocation.kubernetes.tests.contract.agents.kubelet_double import KubeletDouble
 from ansible_collections.colocation.kubernetes.tests.contract.agents.release_site import (
     AGENTS,
@@ -38,6 +39,14 @@ def kubelet(place: Path) -> Iterator[KubeletDouble]:
     double.start()
     yield double
     double.stop()
+
+
+@pytest.fixture
+def manager(place: Path) -> Iterator[DeviceManager]:
+    made = DeviceManager(place / "k")
+    made.start()
+    yield made
+    made.stop()
 
 
 @pytest.fixture

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import uuid as uuids_of_pods
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,15 @@ class GpuSite:
         file = self.place / f"{name.partition(':')[0]}.json"
         file.write_text(json.dumps(self.server.kubeconfig(name, *groups)))
         return KubeApi(kubeconfig(str(file)), 10, Backoff(tries=3))
+
+    @contextmanager
+    def prepared(self) -> Iterator[GpuSite]:
+        """In the cluster, and serving the kubelet's PodResources, for the time of the block."""
+        self.prepare()
+        try:
+            yield self
+        finally:
+            self.pods.resources.stop()
 
     def prepare(self) -> None:
         self.admin.post("/api/v1/nodes", {"kind": "Node", "apiVersion": "v1", "metadata": {"name": self.node}})

@@ -53,10 +53,8 @@ PODS = 40
 def site(
     api_server: ApiServer, place: Path, kubelet: KubeletDouble, start: Callable[[str], AgentProcess]
 ) -> Iterator[GpuSite]:
-    made = GpuSite(api_server, place, kubelet, start)
-    made.prepare()
-    yield made
-    made.pods.resources.stop()
+    with GpuSite(api_server, place, kubelet, start).prepared() as made:
+        yield made
 
 
 def told(site: GpuSite) -> dict[str, Told]:
@@ -142,17 +140,10 @@ def test_rounds(site: GpuSite, kubelet: KubeletDouble, upper: bool) -> None:
 
 @pytest.mark.parametrize("upper", [False, True], ids=["alone", "upper scheduler"])
 def test_rounds_with_the_kubelets_own_device_manager(
-    api_server: ApiServer, place: Path, start: Callable[[str], AgentProcess], upper: bool
+    api_server: ApiServer, place: Path, manager: DeviceManager, start: Callable[[str], AgentProcess], upper: bool
 ) -> None:
-    manager = DeviceManager(place / "k")
-    manager.start()
-    site = GpuSite(api_server, place, manager, start)
-    try:
-        site.prepare()
+    with GpuSite(api_server, place, manager, start).prepared() as site:
         rounds(site, manager, upper)
-    finally:
-        manager.stop()
-        site.pods.resources.stop()
 
 
 def rounds(site: GpuSite, kubelet: KubeletDouble | DeviceManager, upper: bool) -> None:

@@ -21,21 +21,11 @@ UNITS = 81920 // UNIT
 
 
 @pytest.fixture
-def manager(place: Path) -> Iterator[DeviceManager]:
-    made = DeviceManager(place / "k")
-    made.start()
-    yield made
-    made.stop()
-
-
-@pytest.fixture
 def site(
     api_server: ApiServer, place: Path, manager: DeviceManager, start: Callable[[str], AgentProcess]
 ) -> Iterator[GpuSite]:
-    made = GpuSite(api_server, place, manager, start)
-    made.prepare()
-    yield made
-    made.pods.resources.stop()
+    with GpuSite(api_server, place, manager, start).prepared() as made:
+        yield made
 
 
 def admitted(site: GpuSite, manager: DeviceManager, name: str) -> dict[str, Any]:
