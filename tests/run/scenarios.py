@@ -99,6 +99,8 @@ def run_scenario(session: Session, name: str) -> None:
     variables = {
         "COLOCATION_OWNER": str(os.getpid()),  # the cluster ends with us, also when we are killed
         "COLOCATION_WAITS": str(waits_file(session, name)),
+        # Molecule's own choice is one for all checkouts.
+        "MOLECULE_EPHEMERAL_DIRECTORY": str(session.stage.root / "molecule" / name),
         # When each task began; beside it .runs, of the playbooks that the scenario runs.
         "ANSIBLE_LOG_PATH": str(session.logs / f"{label}.times"),
     }

@@ -61,6 +61,18 @@ def locked(target: Path) -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def locked_if_free(target: Path) -> Iterator[bool]:
+    """The same without waiting: whether we hold it."""
+    with open(f"{target}.lock", "a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
+
+
 def made_once(target: Path, make: Callable[[Path], None], what: str) -> Path:
     """The product at `target`; if it is not there, `make` fills a temporary path that then becomes it."""
     if target.exists():

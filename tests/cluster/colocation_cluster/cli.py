@@ -10,13 +10,14 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from . import containers
 from .binaries import ETCD, KUBERNETES_MINORS, binary, containerd, kubernetes
 from .breakages import BREAKAGES, UNSUITABLE
+from .cache import locked_if_free
 from .cluster import Cluster, known_clusters, saved_cluster
 from .command import program
 from .drill import drill
@@ -117,7 +118,7 @@ def parser() -> argparse.ArgumentParser:
 def main(words: Sequence[str]) -> int:
     """Do what the words say; the exit code."""
     options = parser().parse_args(words)
-    if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,30}", options.name):
+    if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,49}", options.name):
         print(f"cluster: a name has small letters, digits and dashes, not {options.name!r}", file=sys.stderr)
         return 2
     try:
@@ -138,9 +139,18 @@ def _spec(options: argparse.Namespace) -> ClusterSpec:
 
 
 def _up(options: argparse.Namespace, cluster: Cluster) -> None:
+    forget_ended(known_clusters())
     if options.again:
         cluster.down()
     cluster.up(_spec(options), options.owner)
+
+
+def forget_ended(clusters: Iterable[Cluster]) -> None:
+    """Remove what runs that were killed left: a cluster that has ended can't be had again, and takes gigabytes."""
+    for each in clusters:
+        with locked_if_free(each.folder) as free:  # or somebody brings it up or takes it down
+            if free and each.world.pid is None:
+                each.world.close()
 
 
 def _save(options: argparse.Namespace, _cluster: Cluster) -> None:

@@ -13,6 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from ansible_collections.colocation.kubernetes.tests.cluster.colocation_cluster.cache import locked
+from ansible_collections.colocation.kubernetes.tests.cluster.colocation_cluster.cli import forget_ended
+from ansible_collections.colocation.kubernetes.tests.cluster.colocation_cluster.cluster import Cluster
 from ansible_collections.colocation.kubernetes.tests.cluster.colocation_cluster.say import ClusterError, wait_until
 from ansible_collections.colocation.kubernetes.tests.cluster.colocation_cluster.world import World
 
@@ -105,3 +108,15 @@ def test_a_kill_leaves_nothing_running(tmp_path: Path, victim: str) -> None:
     finally:
         owner.kill()
         owner.wait()
+
+
+def test_what_a_killed_run_left_goes_and_nothing_else(tmp_path: Path) -> None:
+    clusters = [Cluster(name, tmp_path / name) for name in ("runs", "killed", "coming")]
+    runs, killed, coming = clusters
+    coming.folder.mkdir()
+    killed.folder.mkdir()
+    (killed.folder / "init.pid").write_text("1 0")  # another process has that number by now
+    with open_world(runs.folder), locked(coming.folder):
+        forget_ended(clusters)
+        assert [cluster.name for cluster in clusters if cluster.folder.exists()] == ["runs", "coming"]
+        assert runs.world.pid is not None
