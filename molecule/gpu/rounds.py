@@ -413,6 +413,7 @@ def main() -> None:
     parser.add_argument("--cluster", required=True)
     parser.add_argument("--placed-by", choices=["nobody", "upper"], required=True)
     parser.add_argument("--rounds", type=int, required=True)
+    parser.add_argument("--first", type=int, default=1, help="its number, where an earlier run had those before it")
     parser.add_argument("--pods", type=int, required=True)
     parser.add_argument("--log", type=Path, required=True, help="gets a line a round")
     chosen = parser.parse_args()
@@ -427,10 +428,10 @@ def main() -> None:
 
     try:
         rounds.begin()
-        for number in range(chosen.rounds):
+        for number in range(chosen.first, chosen.first + chosen.rounds):
             began = time.monotonic()
-            said = rounds.round(number)
-            tell(f"round {number + 1} of {chosen.rounds}, {time.monotonic() - began:.0f} s: {said}")
+            said = rounds.round(number - 1)
+            tell(f"round {number}, {time.monotonic() - began:.0f} s: {said}")
     except (Exception, SystemExit) as problem:
         tell(f"ended: {problem!r}")
         raise

@@ -5,6 +5,7 @@ whether all that is said of the pods agrees. Pure."""
 
 from __future__ import annotations
 
+import os
 import random
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -13,7 +14,7 @@ from typing import Any
 
 RESOURCE = "doslab.io/gpu-memory"
 UUIDS = [f"GPU-{n:08x}-f96b-ba85-c137-78c3652fea65" for n in range(4)]
-MIB, UNIT = 81920, 32
+MIB, UNIT = 81920, int(os.environ.get("COLOCATION_GPU_UNIT_MIB") or 32)
 UNITS, GIB = MIB // UNIT, 1024 // UNIT
 ALL = len(UUIDS) * UNITS
 FILLED = len(UUIDS) * MIB // 1024 * 3 // 4  # GiB at most

@@ -131,7 +131,8 @@ class Plugin:
         if self._from[0] is offered and self._from[1] is held:
             return self._refused  # thousands are not compared in each round
         devices, self._refused = keep_held(offered, held), None
-        if self._devices is None or set(devices) != set(self._devices):  # another order is nothing to send
+        old = self._devices
+        if old is None or (devices is not old and set(devices) != set(old)):  # another order is nothing to send
             content = protocol.encode_devices(devices)
             self._refused = too_large(len(devices), len(content), self._source.larger_unit)
             if self._refused is None:
