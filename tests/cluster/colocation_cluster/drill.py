@@ -99,6 +99,8 @@ def _kill(unit: str) -> Strike:
 # can't write a letter.
 FILL = "fallocate -l $(($(stat -f -c '%f*%S' /))) /var/tmp/drill.$$; ! echo full > /var/tmp/drill.letter.$$"
 
+EXTENDER = "^[^ ]*python3? -EsB /opt/colocation/extender"  # in a container; where it is restarted this is tried again
+
 PASSING = {
     blow.name: blow
     for blow in (
@@ -106,6 +108,7 @@ PASSING = {
         Blow("the CRI proxy is killed", _kill("cri-resource-manager.service")),
         Blow("the kubelet is killed", _kill("kubelet.service")),
         Blow("containerd is killed", _kill("containerd.service")),
+        Blow("the scheduler's extender is killed", _on_node(f"pkill -KILL -f '{EXTENDER}'")),
         Blow("the machine is reset", _reset, _on_node("true"), needs=50.0),
         Blow("the disk is full", _on_node(FILL), _on_node("rm -f /var/tmp/drill.*"), (5.0, 20.0)),
         Blow("the network is cut", _link("down"), _link("up"), (5.0, 40.0)),
