@@ -92,6 +92,8 @@ class Site:
             self.hosts[name] = file_host(place, name, "SITE_NODE", state)
         self.control_plane = file_host(place, "cp", "SITE_NODE", {"standing": [], "answers": answers, "log": []})
         self.local = file_host(place, "localhost", "SITE_NODE", {"standing": [], "answers": {}, "log": []})
+        self.others: dict[str, dict[str, Any]] = {}  # hosts in no group
+        self.variables: dict[str, Any] = {}  # of the inventory
 
     def state(self, name: str) -> dict[str, Any]:
         state: dict[str, Any] = json.loads((self.place / f"{name}.json").read_text())
@@ -113,8 +115,9 @@ class Site:
         groups = {"kube_node": {"hosts": self.hosts}}
         if self.control_plane:
             groups["kube_control_plane"] = {"hosts": {"cp": self.control_plane}}
-        hosts = {"localhost": self.local}
-        (self.place / "hosts.json").write_text(json.dumps({"all": {"hosts": hosts, "children": groups}}))
+        hosts = {"localhost": self.local, **self.others}
+        inventory = {"hosts": hosts, "children": groups, "vars": self.variables}
+        (self.place / "hosts.json").write_text(json.dumps({"all": inventory}))
         said = {"ansible_become": False, "preflight_skip": sorted(CHECKS), "verify_patience": 0, **variables}
         return Run(
             *run_ansible(
@@ -297,6 +300,21 @@ def test_an_uninstall_asks_not_what_is_on_now(site: Site) -> None:
     again = site.run("uninstall")
     assert again.status == 0, again.output
     assert again.recap("localhost")["changed"] == 0
+
+
+def test_an_uninstall_goes_to_the_host_of_prometheus_wherever_it_is(site: Site) -> None:
+    state = {"standing": ["agent_service exporter"], "answers": {}, "log": []}
+    site.others["prom"] = file_host(site.place, "prom", "SITE_NODE", state)
+    for elsewhere in ("", "cp", "prometheus.example.org"):  # the last one is no host of the inventory
+        site.variables = {"monitoring_host": elsewhere}
+        assert site.run("uninstall").status == 0
+        assert site.log("prom") == []
+    site.variables = {"monitoring_host": "prom"}
+    assert site.run("uninstall", "--limit=w1").status == 0
+    assert site.log("prom") == []  # it is of the whole cluster
+    gone = site.run("uninstall")
+    assert gone.status == 0, gone.output
+    assert site.state("prom")["standing"] == []
 
 
 def test_an_uninstall_of_one_node_leaves_what_is_of_the_whole_cluster(site: Site) -> None:
