@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 from ansible_collections.colocation.kubernetes.tests.bench._gpu_rivals import (
@@ -114,20 +115,19 @@ def percentile(values: list[float], which: int) -> float:
 def answers(place: Path) -> float:
     """The p99 of an Allocate while 100 pods wait, whose sizes several have."""
     (place / "k").mkdir()
-    server = ApiServer(place)
-    kubelet = KubeletDouble(place / "k")
-    started: list[AgentProcess] = []
+    server, kubelet = ApiServer(place), KubeletDouble(place / "k")
+    with ExitStack() as ending:
 
-    def start(config: str) -> AgentProcess:
-        started.append(AgentProcess(place, f"kubelet_dir: {place}/k\n{config}"))
-        return started[-1]
+        def start(config: str) -> AgentProcess:
+            agent = AgentProcess(place, f"kubelet_dir: {place}/k\n{config}")
+            ending.callback(agent.close)
+            return agent
 
-    site: GpuSite | None = None
-    try:
+        ending.callback(server.stop)
         server.start()
+        ending.callback(kubelet.stop)
         kubelet.start()
-        site = GpuSite(server, place, kubelet, start)
-        site.prepare()
+        site = ending.enter_context(GpuSite(server, place, kubelet, start).prepared())
         site.start()
         site.until_offered()
         sizes = [16 * (1 + number % 10) for number in range(PENDING)]
@@ -143,13 +143,6 @@ def answers(place: Path) -> float:
             preferred.append(seconds(lambda size=size: plugin.prefer(free, [], size)))  # type: ignore[misc]
             ids = plugin.prefer(free, [], size)
             allocated.append(seconds(lambda ids=ids: plugin.allocate(ids)))  # type: ignore[misc]
-    finally:
-        for agent in started:
-            agent.close()
-        if site is not None:
-            site.pods.resources.stop()
-        kubelet.stop()
-        server.stop()
     print(f"with {PENDING} pods pending: Allocate {shown(allocated)}, GetPreferredAllocation {shown(preferred)}")
     print(f"  the smallest call {shown(bare)}; asking the API server for these pods {shown(listed)}")
     return percentile(allocated, 99)
