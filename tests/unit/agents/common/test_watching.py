@@ -74,6 +74,8 @@ def watch(double: ApiDouble, authority: Authority, tmp_path: Path) -> Iterator[W
     made = Watch(KubeApi(lambda: access, timeout=20, backoff=Backoff(0.01, 0.02, 2)), PODS, Heard())
     yield made
     made.stop()
+    if made._thread.ident:  # while there is who answers: Python leaves a socket open that is reset right after connect
+        made._thread.join(30)
 
 
 def heard(watch: Watch) -> list[str]:
