@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import platform
 from dataclasses import dataclass
 
 from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_identity import (
@@ -12,12 +11,21 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_ident
     kubelets_identity,
 )
 from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_access import AccessError
-from ansible_collections.colocation.kubernetes.plugins.module_utils._kubelet_identity import certified_name
+from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_client import ApiError, KubeClient
+from ansible_collections.colocation.kubernetes.plugins.module_utils._kubelet_identity import (
+    certified_name,
+    node_of,
+    read_identity,
+    told_name,
+    user_name,
+)
 from ansible_collections.colocation.kubernetes.plugins.module_utils._node_kubelet import (
-    KUBECONFIG,
     find_process,
+    kubeconfig_of,
     read_flags,
 )
+
+ASK_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +38,9 @@ class Surroundings:
 def look_around(root: str, kubeconfig: str | None, node: str | None) -> Surroundings:
     """What the running kubelet was told, or its files say; what the caller names comes first."""
     flags = read_flags(root, find_process(root, "kubelet"))
-    path = kubeconfig or flags.get("kubeconfig", KUBECONFIG)
+    path = kubeconfig or kubeconfig_of(flags)
     certificates = flags.get("cert-dir", CERTIFICATES)
-    name = node or _certified_name(path, certificates) or flags.get("hostname-override") or platform.node().lower()
+    name = node or _certified_name(path, certificates) or _known_name(path) or told_name(root)
     return Surroundings(path, certificates, name)
 
 
@@ -40,4 +48,13 @@ def _certified_name(kubeconfig: str, certificates: str) -> str:
     try:
         return certified_name(kubelets_identity(kubeconfig, certificates).access)
     except AccessError:
+        return ""
+
+
+def _known_name(kubeconfig: str) -> str:
+    """As the API server has it, for a kubelet with a token or a program."""
+    try:
+        with KubeClient(read_identity(kubeconfig), timeout=ASK_SECONDS, tries=1) as api:
+            return node_of(user_name(api))
+    except (AccessError, ApiError):
         return ""

@@ -93,8 +93,11 @@ CHECKS: dict[str, Check] = {
     ),
     "kubelet-identity": Check(
         ERROR,
-        "Use nodes that kubeadm joined: their readiness is asked with the client certificate in "
-        "/etc/kubernetes/kubelet.conf. Nodes of managed control planes keep theirs elsewhere, or have none.",
+        "Give the kubelet a kubeconfig that names its API server with https, and a client certificate, a token or a "
+        "program: as the node itself we ask with what stands there.",
+    ),
+    "credentials-source": Check(
+        ERROR, "Set credentials_source for this host: minted makes an account for it; docs/security-model.md compares."
     ),
     "kubelet-masked": Check(MENDED, f"{BY_NODE_PREP}: kubelet.service is unmasked, enabled and started."),
     "kubelet-disabled": Check(MENDED, f"{BY_NODE_PREP}: kubelet.service is enabled."),

@@ -11,7 +11,7 @@ not well. Notice: good to know.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 CRITICAL, WARNING, NOTICE = "critical", "warning", "notice"
 SEVERITIES = (CRITICAL, WARNING, NOTICE)
@@ -150,3 +150,12 @@ def found(
         passing=entry.passing,
         unit=unit,
     )
+
+
+def without_kubeadm(finding: Finding, why: str) -> Finding:
+    """The finding on a node that kubeadm did not join (`why`): neither joining again nor its files mend it there."""
+    in_vain = {REJOIN} if finding.id == "kubelet-certificate-link" else {KUBELET, REJOIN}
+    steps = tuple(step for step in finding.steps if step not in in_vain)
+    if steps or not finding.steps:
+        return replace(finding, steps=steps)
+    return replace(finding, steps=steps, remedy=f"Have it made anew by what made the node, not kubeadm: {why}.")

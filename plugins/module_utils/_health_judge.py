@@ -23,6 +23,7 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._health_find
     WARNING,
     Finding,
     found,
+    without_kubeadm,
 )
 from ansible_collections.colocation.kubernetes.plugins.module_utils._health_judge_services import (
     KUBELET_UNIT,
@@ -69,6 +70,9 @@ def judge(facts: HealthFacts, want: Want = Want()) -> list[Finding]:
         *check_agents(facts),
         *(found("not-looked-at", f"{part}: {why}") for part, why in sorted(facts.blind.items())),
     ]
+    why = facts.files.made_otherwise if facts.files else ""
+    if why:
+        findings = [without_kubeadm(finding, why) for finding in findings]
     return sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity))
 
 
@@ -173,7 +177,7 @@ def check_node(facts: HealthFacts) -> Iterator[Finding]:
     if node is None or not trusted:
         return
     if node.status == 401:
-        yield found("node-refused", f"the API server does not take the node's certificate: {node.problem}")
+        yield found("node-refused", f"the API server does not take the node's identity: {node.problem}")
     elif node.status == 404:
         yield found("node-missing", f"the cluster has no Node {node.name}", unit=KUBELET_UNIT)
     elif node.problem:

@@ -110,7 +110,7 @@ def check_files(facts: HealthFacts, certificate_days: float, authority_days: flo
     config = wants_config(files, kubelet_runs(facts))
     if config:
         yield found("kubelet-config", config)
-    if not files.current.problem and files.current.validity:
+    if files.by_certificate and not files.current.problem and files.current.validity:
         yield from _check_certificate(files, files.current.validity, now, certificate_days)
     yield from _check_authority(files, now, authority_days)
 
@@ -120,17 +120,14 @@ def _check_identity(files: KubeletFiles, now: float) -> Iterator[Finding]:
         words = files.current.problem or f"{files.current.path} {_ended(files.current, now)}"
         newer = [item.target for item in plan_files(files, now).mendings if item.target]
         yield found("kubelet-certificate-link", f"{words}; {', '.join(newer)} holds")
-    elif not files.joining and files.current.problem and not files.kubeconfig.problem and _by_certificate(files):
+    elif not files.joining and files.current.problem and not files.kubeconfig.problem and files.by_certificate:
         yield found("kubelet-identity-lost", files.current.problem)
     if wants_kubeconfig(files):
         if can_make_kubeconfig(files, now):
             yield found("kubelet-kubeconfig", files.kubeconfig.problem)
         else:
-            yield found("kubelet-identity-lost", f"{files.kubeconfig.problem}, and nothing is left to make it of")
-
-
-def _by_certificate(files: KubeletFiles) -> bool:
-    return files.access is not None and bool(files.access.certificate)
+            why = "kubeadm did not join this node" if files.made_otherwise else "nothing is left to make it of"
+            yield found("kubelet-identity-lost", f"{files.kubeconfig.problem}, and {why}")
 
 
 def _ended(certificate: Certificate, now: float) -> str:

@@ -11,6 +11,7 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._cri_status 
 from ansible_collections.colocation.kubernetes.plugins.module_utils._health_facts import NodeObject
 from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_access import Access, AccessError
 from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_client import ApiError, KubeClient, api_path
+from ansible_collections.colocation.kubernetes.plugins.module_utils._kubelet_identity import node_of, user_name
 from ansible_collections.colocation.kubernetes.plugins.module_utils._node_ready import judge
 from ansible_collections.colocation.kubernetes.plugins.module_utils._node_resources import (
     DEVICE_PLUGIN,
@@ -24,9 +25,10 @@ LEASES = ("apis", "coordination.k8s.io", "v1", "namespaces", "kube-node-lease", 
 def read_node_object(
     access: Access, name: str, since: float, timeout: float, registered: Collection[str] | None
 ) -> NodeObject:
-    """Node and lease, each asked for once."""
+    """Node and lease, each asked for once. Whose token it is, or whom a program speaks for, the API server knows."""
     try:
         with KubeClient(access, timeout=timeout, tries=1) as api:
+            name = name if access.certificate else node_of(user_name(api)) or name
             node = api.get(api_path("api", "v1", "nodes", name))
             lease = _lease(api, name)
     except AccessError as problem:

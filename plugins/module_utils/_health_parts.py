@@ -133,7 +133,7 @@ def _second(
     if server:
         parts["api"] = lambda: _ask_api(outside, server, authority, limits.answer)
     if files and files.access:
-        name = node_of(files.current.user) or _name(kubelet)
+        name = (node_of(files.current.user) if files.by_certificate else "") or _name(kubelet)
         devices: Devices | None = first.values.get("devices")
         known = devices.registered if devices and not devices.checkpoint_problem else None
         since = _since(first.values.get("kubelet_service"), now)

@@ -15,17 +15,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_access import Access, AccessError
-from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_config import (
-    Kubeconfig,
-    choose_access,
-    parse_document,
-)
 from ansible_collections.colocation.kubernetes.plugins.module_utils._kubelet_identity import node_of
 from ansible_collections.colocation.kubernetes.plugins.module_utils._node_kubelet import (
     BOOTSTRAP_KUBECONFIG,
     CONFIG,
-    KUBECONFIG,
     find_process,
+    identity_in,
+    kubeconfig_in,
+    kubeconfig_of,
+    made_otherwise,
     parse_config,
     read_cluster,
     read_flags,
@@ -98,14 +96,27 @@ class KubeletFiles:
     instance_config: File
     servers: tuple[tuple[str, str], ...]  # address and authority of the cluster, by the node's other kubeconfigs
 
+    @property
+    def by_certificate(self) -> bool:
+        """A certificate proves who the node is, or did before kubeadm's kubeconfig was lost."""
+        return bool(self.access.certificate) if self.access else not self.made_otherwise
+
+    @property
+    def made_otherwise(self) -> str:
+        """How the node is a member, where kubeadm did not join it; empty: it did, or may have."""
+        return made_otherwise(self.kubeconfig.path, self.access)
+
 
 def read_files(root: str, now: float) -> KubeletFiles:
     """The files as they stand under `root`."""
     flags = read_flags(root, find_process(root, "kubelet"))
-    kubeconfig, access = _kubeconfig(read_file(root, flags.get("kubeconfig", KUBECONFIG)))
-    config, doubt = _config(read_file(root, flags.get("config", CONFIG)))
-    named = "" if config.problem else client_ca_file(config.text)
-    authority = _authority(read_file(root, flags.get("client-ca-file") or named or CA_FILE))
+    kubeconfig, access = _kubeconfig(read_file(root, kubeconfig_of(flags)))
+    by_flags_alone = "kubeconfig" in flags and "config" not in flags
+    config, doubt = (File("", "", ""), "") if by_flags_alone else _config(read_file(root, flags.get("config", CONFIG)))
+    named = flags.get("client-ca-file") or ("" if config.problem else client_ca_file(config.text))
+    authority = _authority(read_file(root, named or CA_FILE))
+    if not named and not config.problem and not authority.text:
+        authority = File(authority.path, "", "")  # the kubelet asks no clients for certificates
     directory = flags.get("cert-dir", CERTIFICATES)
     beside = os.path.join(os.path.dirname(config.path), INSTANCE_CONFIG)
     bootstrap = flags.get("bootstrap-kubeconfig", BOOTSTRAP_KUBECONFIG)
@@ -152,12 +163,7 @@ def _kubeconfig(file: File) -> tuple[File, Access | None]:
     if file.problem:
         return file, None
     try:
-        directory = os.path.dirname(file.path)
-        access = choose_access([Kubeconfig(parse_document(file.text, file.path), file.path, directory)])
-        if not access.server.startswith("https://"):
-            raise AccessError(f"{file.path} names no API server with https, but {access.server!r}")
-        if not access.certificate and not access.token and access.exec_plugin is None:
-            raise AccessError(f"{file.path} has no client certificate")
+        access = identity_in(kubeconfig_in(file.text, file.path))
     except AccessError as problem:
         return File(file.path, file.text, str(problem)), None
     return file, access

@@ -1,8 +1,8 @@
 # Copyright: colocation.kubernetes contributors
 # Apache-2.0 License (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Talking to the API server as the node's own kubelet: with the identity in kubelet.conf, and nothing more.
+"""Talking to the API server as the node's own kubelet: with the identity in its kubeconfig, and nothing more.
 
-That identity is rotated by the kubelet and may see its own Node, which is all that is asked for here.
+That is a certificate, a token, or what a program prints; it may see its own Node, which is all that is asked for here.
 """
 
 from __future__ import annotations
@@ -13,28 +13,35 @@ import platform
 from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_identity import CredentialsError, validity
 from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_access import Access, AccessError
 from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_client import ApiError, KubeClient
-from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_config import choose_access, read_kubeconfig
-from ansible_collections.colocation.kubernetes.plugins.module_utils._node_kubelet import KUBECONFIG
+from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_config import read_kubeconfig
+from ansible_collections.colocation.kubernetes.plugins.module_utils._node_kubelet import (
+    find_process,
+    identity_in,
+    kubelets_kubeconfig,
+    read_flags,
+)
 
 _USER_PREFIX = "system:node:"
 _REVIEWS = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 
 
-def read_identity(path: str = KUBECONFIG) -> Access:
-    """The way to the API and the certificate that kubelet.conf names, or an error that says what is missing."""
+def read_identity(path: str = "") -> Access:
+    """The way to the API and the identity that the kubelet uses, or the kubeconfig `path` names; else what is missing."""
+    path = path or kubelets_kubeconfig()
     if not os.path.exists(path):
         raise AccessError(f"{path} is not there; the node was never joined, or lost it")
-    identity = choose_access([read_kubeconfig(path)])
-    if not identity.server.startswith("https://"):
-        raise AccessError(f"{path} names no API server with https, but {identity.server!r}")
-    if not identity.certificate:
-        raise AccessError(f"{path} has no client certificate")
-    return identity
+    return identity_in(read_kubeconfig(path))
 
 
 def node_name(client: KubeClient) -> str:
-    """The name in the certificate, as the API server reads it, or as we do where it can't tell; else the host's."""
-    return node_of(user_name(client)) or certified_name(client.access) or platform.node().lower()
+    """The name by which the API server knows us, or that in our certificate where it can't tell; else the kubelet's."""
+    return node_of(user_name(client)) or certified_name(client.access) or told_name("/")
+
+
+def told_name(root: str) -> str:
+    """The name that the kubelet was told, or takes from the host."""
+    flags = read_flags(root, find_process(root, "kubelet"))
+    return (flags.get("hostname-override") or platform.node()).strip().lower()
 
 
 def certified_name(access: Access) -> str:

@@ -4,7 +4,8 @@
 
 Nothing is invented. The kubeconfig is made of a certificate that still holds, an authority and an address that other
 files of the node (or the caller) name; the configuration of the cluster's own, with what is this node's laid over it.
-What can't be made so stays for joining again.
+What can't be made so stays for joining again. On a node that kubeadm did not join all but the certificate's link is made
+by whatever made the node.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def certificate_in_use(files: KubeletFiles, now: float) -> Certificate | None:
 
 def wants_link(files: KubeletFiles, now: float) -> bool:
     """The link to the certificate leads to none that holds, but there is one."""
-    linked = os.path.basename(files.current.path) == CURRENT
+    linked = files.by_certificate and os.path.basename(files.current.path) == CURRENT
     return linked and not files.current.holds(now) and certificate_in_use(files, now) is not None
 
 
@@ -64,7 +65,7 @@ def wants_kubeconfig(files: KubeletFiles) -> bool:
 def can_make_kubeconfig(files: KubeletFiles, now: float) -> bool:
     """All but the address, which any other node may tell, is on this node."""
     found = certificate_in_use(files, now)
-    return found is not None and bool(node_of(found.user)) and bool(_ca(files))
+    return not files.made_otherwise and found is not None and bool(node_of(found.user)) and bool(_ca(files))
 
 
 def plan_files(files: KubeletFiles, now: float, server: str = "") -> Plan:
@@ -75,8 +76,11 @@ def plan_files(files: KubeletFiles, now: float, server: str = "") -> Plan:
     if wants_link(files, now) and found is not None:
         why = files.current.problem or f"{files.current.path} holds no more"
         mendings.append(Mending(LINK, files.current.path, why, target=found.path))
-    elif found is None and not files.joining:
+    elif found is None and not files.joining and files.by_certificate:
         left.append(files.current.problem or f"{files.current.path} does not hold now, and there is no other")
+    if files.made_otherwise:
+        lost = [file.problem for file in (files.kubeconfig, files.authority) if file.problem and not files.joining]
+        return Plan(tuple(mendings), (*left, *(otherwise(files, why) for why in lost)))
     if wants_kubeconfig(files):
         address = server or next((address for address, _ca_pem in files.servers), "")
         if found is None or not can_make_kubeconfig(files, now):
@@ -97,6 +101,11 @@ def plan_files(files: KubeletFiles, now: float, server: str = "") -> Plan:
     return Plan(tuple(mendings), tuple(left))
 
 
+def otherwise(files: KubeletFiles, why: str) -> str:
+    """Why something is not written on a node that is none of kubeadm's."""
+    return f"{why}, and kubeadm did not join this node ({files.made_otherwise}): what made it has to write it"
+
+
 def wants_config(files: KubeletFiles, kubelet_runs: bool) -> str:
     """Why the configuration has to be written anew; empty where it does not."""
     return files.config.problem or ("" if kubelet_runs else files.config_doubt)
@@ -104,7 +113,7 @@ def wants_config(files: KubeletFiles, kubelet_runs: bool) -> str:
 
 def _ca(files: KubeletFiles) -> str:
     """The cluster's authority, as any file of the node has it."""
-    if not files.authority.problem:
+    if files.authority.text and not files.authority.problem:
         return files.authority.text
     return next((pem for _server, pem in files.servers if pem), "")
 

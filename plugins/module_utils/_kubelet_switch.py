@@ -29,6 +29,7 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._kubelet_end
     taken_back,
     url,
 )
+from ansible_collections.colocation.kubernetes.plugins.module_utils._kubelet_unit import UNIT, UNIT_PLACES
 from ansible_collections.colocation.kubernetes.plugins.module_utils._ledger import Entry, Ledger
 from ansible_collections.colocation.kubernetes.plugins.module_utils._node_kubelet import (
     CONFIG,
@@ -44,15 +45,7 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._node_machin
 from ansible_collections.colocation.kubernetes.plugins.module_utils._node_ready import Readiness
 from ansible_collections.colocation.kubernetes.plugins.module_utils._systemd import Systemd, UnitError
 
-UNIT = "kubelet.service"
 INSTANCE = "/var/lib/kubelet/instance-config.yaml"
-UNIT_PLACES = (
-    "/etc/systemd/system/kubelet.service.d",
-    "/run/systemd/system/kubelet.service.d",
-    "/usr/local/lib/systemd/system/kubelet.service.d",
-    "/usr/lib/systemd/system/kubelet.service.d",
-    "/lib/systemd/system/kubelet.service.d",
-)
 PAUSE = 0.5
 RESTART_NOTE = "kubelet-restart"
 
@@ -204,11 +197,12 @@ class Switch:
     def _flag_files(self) -> list[str]:
         """All files in which a flag may stand."""
         found = list(FLAG_FILES)
-        for folder in UNIT_PLACES:
+        for place in UNIT_PLACES:
+            folder = os.path.join(place, f"{UNIT}.d")
             inside = under(self.root, folder)
             names = sorted(os.listdir(inside)) if os.path.isdir(inside) else []
             found += [os.path.join(folder, name) for name in names if name.endswith(".conf")]
-            found.append(os.path.join(os.path.dirname(folder), UNIT))
+            found.append(os.path.join(place, UNIT))
         seen: dict[str, str] = {}  # /lib is /usr/lib where both are one
         for path in found:
             seen.setdefault(os.path.realpath(under(self.root, path)), path)

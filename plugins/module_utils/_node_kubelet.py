@@ -3,8 +3,8 @@
 """What a node's kubelet is, where it came from and what it is told: from its files, its process and its unit.
 
 The running process is believed over its files: a flag on its command line beats every file (and a drop-in of
---config-dir the config), and its control group
-says who started it. Where no kubelet runs, the files of kubeadm are all there is.
+--config-dir the config), and its control group says who started it. Where no kubelet runs, its unit tells what it would
+be told, and without a unit the files of kubeadm are all there is.
 """
 
 from __future__ import annotations
@@ -18,6 +18,14 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_kubeconfig import require_usable
+from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_access import Access, AccessError
+from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_config import (
+    Kubeconfig,
+    choose_access,
+    parse_document,
+)
+from ansible_collections.colocation.kubernetes.plugins.module_utils._kubelet_unit import unit_arguments
 from ansible_collections.colocation.kubernetes.plugins.module_utils._node_machine import read_text, under
 from ansible_collections.colocation.kubernetes.plugins.module_utils._systemd import UnitState
 
@@ -51,7 +59,8 @@ class Kubelet:
     process_executable: str
     kubeconfig: str
     kubeconfig_present: bool
-    client_certificate: bool  # in its kubeconfig; else it proves who it is by a token or a program
+    identity_problem: str  # why nothing in its kubeconfig proves who the node is; empty: something does
+    agents_problem: str  # why our agents can't use that too
     bootstrap_kubeconfig: str
     server: str
     hostname_override: str
@@ -138,8 +147,51 @@ def _kubeconfig_value(text: str, key: str) -> str:
     return found.group(1) if found else ""
 
 
-def _has_certificate(kubeconfig: str) -> bool:
-    return any(_kubeconfig_value(kubeconfig, f"client-certificate{more}") for more in ("", "-data"))
+def kubeconfig_of(flags: Mapping[str, str]) -> str:
+    """The kubeconfig of a kubelet with these flags."""
+    return flags.get("kubeconfig") or KUBECONFIG
+
+
+def kubelets_kubeconfig(root: str = "/") -> str:
+    """The kubeconfig that the kubelet uses: that of its running command line, else of its unit, else kubeadm's."""
+    return kubeconfig_of(read_flags(root, find_process(root, "kubelet")))
+
+
+def identity_in(config: Kubeconfig) -> Access:
+    """The way to the API and the proof of who the node is, which a kubelet's kubeconfig names, or an AccessError."""
+    access = choose_access([config])
+    if not access.server.startswith("https://"):
+        raise AccessError(f"{config.name} names no API server with https, but {access.server!r}")
+    if not access.certificate and not access.token and access.exec_plugin is None:
+        raise AccessError(f"{config.name} has no client certificate, token or program that proves who the node is")
+    return access
+
+
+def kubeconfig_in(text: str, path: str) -> Kubeconfig:
+    """A kubeconfig's text; `path` is where it is on the node."""
+    return Kubeconfig(parse_document(text, path), path, os.path.dirname(path))
+
+
+def made_otherwise(path: str, access: Access | None) -> str:
+    """How the node is a member, where that is not kubeadm's way; empty where it is, or may have been."""
+    if path != KUBECONFIG:
+        return f"its kubelet's kubeconfig is {path}"
+    if access is None or access.certificate:
+        return ""
+    return f"{path} has a {'token' if access.token else 'program'} in place of a client certificate"
+
+
+def _problems(text: str, path: str) -> tuple[str, str]:
+    """What keeps us, and our agents, from asking the API with this kubeconfig."""
+    try:
+        access = identity_in(kubeconfig_in(text, path))
+    except AccessError as problem:
+        return str(problem), ""
+    try:
+        require_usable(access)
+    except AccessError as problem:
+        return "", str(problem)
+    return "", ""
 
 
 def parse_cgroup(text: str) -> str:
@@ -180,7 +232,8 @@ def read_kubelet(root: str, run: Run, unit: UnitState | None, bundles: tuple[str
     binary = (process.executable if process else "") or find_binary(root, "kubelet")
     version, version_error = _ask_version(run, binary) if binary else ("", "")
     config = _config(root, flags)
-    kubeconfig = flags.get("kubeconfig", KUBECONFIG)
+    kubeconfig = kubeconfig_of(flags)
+    identity_problem, agents_problem = _problems(read_text(root, kubeconfig), kubeconfig)
     bootstrap = flags.get("bootstrap-kubeconfig", BOOTSTRAP_KUBECONFIG)
     server, _ca = read_cluster(root, (kubeconfig, bootstrap))
     return Kubelet(
@@ -193,7 +246,8 @@ def read_kubelet(root: str, run: Run, unit: UnitState | None, bundles: tuple[str
         process_executable=process.executable if process else "",
         kubeconfig=kubeconfig,
         kubeconfig_present=bool(read_text(root, kubeconfig).strip()),
-        client_certificate=_has_certificate(read_text(root, kubeconfig)),
+        identity_problem=identity_problem,
+        agents_problem=agents_problem,
         bootstrap_kubeconfig=bootstrap,
         server=server,
         hostname_override=flags.get("hostname-override", ""),
@@ -231,10 +285,11 @@ def drop_ins(root: str, directory: str) -> Iterator[str]:
 
 
 def read_flags(root: str, process: KubeletProcess | None) -> dict[str, str]:
-    """What the running kubelet was told; where none runs, what its files would tell it."""
-    if process:
+    """What the running kubelet was told; where none runs, what its unit or its files would tell it."""
+    if process and any(process.arguments):  # one that just ended has none
         return parse_flags(process.arguments)
-    return parse_flags(word for path in FLAG_FILES for word in parse_environment(read_text(root, path)))
+    from_files = (word for path in FLAG_FILES for word in parse_environment(read_text(root, path)))
+    return parse_flags(unit_arguments(root) or from_files)
 
 
 def _ask_version(run: Run, binary: str) -> tuple[str, str]:

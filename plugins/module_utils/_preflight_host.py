@@ -67,6 +67,7 @@ class Expectations:
     install_containerd: bool
     repair_containerd: bool
     cgroup_driver: str  # that node_prep gives containerd
+    agents_as_kubelet: bool  # they are to have the kubelet's own identity
     allow_unreachable: bool
 
 
@@ -187,7 +188,7 @@ def check_worker(worker: WorkerFacts, machine: Machine, want: Expectations) -> I
     for disk in worker.disks:
         yield from check_disk(disk, want.disk_free_mib.get(disk.path, 0))
     yield from check_swap(worker.swap, worker.kubelet.fail_swap_on, want.swap)
-    yield from check_kubelet(worker.kubelet)
+    yield from check_kubelet(worker.kubelet, want.agents_as_kubelet)
     yield from check_containerd(worker.containerd, worker.kubelet, want.install_containerd, want.repair_containerd)
     yield from check_cgroup_driver(worker.containerd, worker.kubelet, want.cgroup_driver)
     yield from check_api(worker)

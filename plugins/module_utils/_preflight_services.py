@@ -18,11 +18,7 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._findings im
 )
 from ansible_collections.colocation.kubernetes.plugins.module_utils._node_containerd import Containerd
 from ansible_collections.colocation.kubernetes.plugins.module_utils._node_facts import WorkerFacts
-from ansible_collections.colocation.kubernetes.plugins.module_utils._node_kubelet import (
-    DEFAULT_DRIVER,
-    KUBECONFIG,
-    Kubelet,
-)
+from ansible_collections.colocation.kubernetes.plugins.module_utils._node_kubelet import DEFAULT_DRIVER, Kubelet
 from ansible_collections.colocation.kubernetes.plugins.module_utils._systemd import UnitState
 
 LEAST_KUBELET = (1, 24)
@@ -43,7 +39,8 @@ def running(unit: UnitState | None) -> bool:
     return unit is not None and unit.active == "active"
 
 
-def check_kubelet(kubelet: Kubelet) -> Iterator[Finding]:
+def check_kubelet(kubelet: Kubelet, agents_use_it: bool) -> Iterator[Finding]:
+    """`agents_use_it`: the agents are to have the kubelet's identity."""
     if kubelet.bundles:
         yield found("kubelet-bundled", f"a kubelet of another distribution is here: {', '.join(kubelet.bundles)}")
         return
@@ -59,9 +56,10 @@ def check_kubelet(kubelet: Kubelet) -> Iterator[Finding]:
         yield found("kubelet-not-joined", f"{kubelet.kubeconfig} is not there: the node never joined, or lost it")
     elif not kubelet.server:
         yield found("kubelet-not-joined", f"{kubelet.kubeconfig} names no API server")
-    elif kubelet.kubeconfig != KUBECONFIG or not kubelet.client_certificate:
-        proof = "a client certificate" if kubelet.client_certificate else "no client certificate"
-        yield found("kubelet-identity", f"the kubelet's kubeconfig is {kubelet.kubeconfig}, with {proof}")
+    elif kubelet.identity_problem:
+        yield found("kubelet-identity", kubelet.identity_problem)
+    elif agents_use_it and kubelet.agents_problem:
+        yield found("credentials-source", kubelet.agents_problem)
     endpoint = kubelet.runtime_endpoint
     if endpoint and "containerd" not in endpoint and OUR_PROXY not in endpoint:
         yield found("runtime-other", f"the kubelet's container runtime is {endpoint}")

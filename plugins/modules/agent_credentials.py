@@ -60,7 +60,9 @@ options:
     description: Another address of the API server than that which the source names.
     type: str
   node_name:
-    description: The node's name in the API. Without it, that in the kubelet's certificate, else the host's name.
+    description:
+      - The node's name in the API. Without it, that in the kubelet's certificate, else that by which the API server
+        knows the kubelet, else that which the kubelet was told, else the host's name.
     type: str
   validate:
     description: Whether the API server is asked before anything is written.

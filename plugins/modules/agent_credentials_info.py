@@ -33,7 +33,9 @@ options:
     description: The kubelet's kubeconfig. Without it, that which the running kubelet was told to use.
     type: path
   node_name:
-    description: The node's name in the API. Without it, that in the kubelet's certificate, else the host's name.
+    description:
+      - The node's name in the API. Without it, that in the kubelet's certificate, else that by which the API server
+        knows the kubelet, else that which the kubelet was told, else the host's name.
     type: str
   timeout:
     description: Seconds for one answer of the API server.
@@ -59,6 +61,11 @@ node:
   returned: success
   type: str
   sample: worker1
+kubelet_kubeconfig:
+  description: Where the kubelet's kubeconfig is.
+  returned: success
+  type: str
+  sample: /etc/kubernetes/kubelet.conf
 exists:
   description: Whether there is a kubeconfig.
   returned: success
@@ -184,7 +191,9 @@ def main() -> None:
     except CredentialsError as problem:
         module.fail_json(msg=str(problem))
     seen = look(place, module.params["renew_days"], module.params["timeout"])
-    module.exit_json(changed=False, node=around.node, account=account, **seen)
+    module.exit_json(
+        changed=False, node=around.node, kubelet_kubeconfig=around.kubeconfig, account=account, **seen
+    )
 
 
 if __name__ == "__main__":

@@ -58,9 +58,11 @@ options:
     type: bool
     default: true
   kubeconfig:
-    description: The kubelet's kubeconfig, with whose identity its own Node is read.
+    description:
+      - The kubelet's kubeconfig, with whose identity its own Node is read.
+      - Without it, that which the running kubelet was told to use; where none runs, that of its unit, else
+        C(/etc/kubernetes/kubelet.conf).
     type: path
-    default: /etc/kubernetes/kubelet.conf
 seealso:
   - module: colocation.kubernetes.agent_service
   - module: colocation.kubernetes.node_ready
@@ -133,7 +135,6 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._kubelet_swi
 )
 from ansible_collections.colocation.kubernetes.plugins.module_utils._ledger import Ledger, LedgerError
 from ansible_collections.colocation.kubernetes.plugins.module_utils._ledger_options import STATE_DIR
-from ansible_collections.colocation.kubernetes.plugins.module_utils._node_kubelet import KUBECONFIG
 from ansible_collections.colocation.kubernetes.plugins.module_utils._node_ready import Readiness, judge
 from ansible_collections.colocation.kubernetes.plugins.module_utils._protobuf_read import (
     ProtobufError,
@@ -149,7 +150,7 @@ ARGUMENTS = {
     "runtime": {"type": "path", "default": "/run/containerd/containerd.sock"},
     "timeout": {"type": "int", "default": 180},
     "wait_ready": {"type": "bool", "default": True},
-    "kubeconfig": {"type": "path", "default": KUBECONFIG},
+    "kubeconfig": {"type": "path"},
     **STATE_DIR,
 }
 OWNER = "kubelet_endpoint"
@@ -175,8 +176,8 @@ def running_containers(socket: str) -> set[str]:
 class Api:
     """The node's own object, by its kubelet's identity. Where the API does not answer, nothing is known."""
 
-    def __init__(self, kubeconfig: str, wanted: bool, direct: bool) -> None:
-        self.kubeconfig = kubeconfig
+    def __init__(self, kubeconfig: str | None, wanted: bool, direct: bool) -> None:
+        self.kubeconfig = kubeconfig or ""
         self.wanted = wanted
         self.direct = direct
         self.left = ""  # why the annotation may still name a proxy that goes away

@@ -18,6 +18,8 @@ description:
   - The authority's file is made of the kubeconfig.
   - The configuration is made of the cluster's ConfigMap C(kube-system/kubelet-config), as kubeadm does it, with the
     node's own C(instance-config.yaml) laid over it. It is asked for with the kubelet's own identity.
+  - On a node that kubeadm did not join, whose kubelet has another kubeconfig or a token or program in it, only the link
+    is set; what else is wrong stays for what made the node.
   - A file that can be read is never touched. What is broken is kept aside in O(state_dir) first.
 extends_documentation_fragment:
   - colocation.kubernetes.attributes
@@ -128,6 +130,7 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._kubelet_men
     Mending,
     Plan,
     merge_config,
+    otherwise,
     plan_files,
     wants_config,
 )
@@ -170,6 +173,8 @@ def fetch_config(access: Access, timeout: float) -> str:
 
 def mend_config(files: KubeletFiles, plan: Plan, why: str, timeout: float) -> tuple[Mending | None, str]:
     """The configuration as it should be, or why it can't be had."""
+    if files.made_otherwise:
+        return None, otherwise(files, why)
     try:
         access = access_of(files, plan)
         if access is None:

@@ -180,6 +180,11 @@ node:
   returned: success
   type: str
   sample: worker1
+kubeconfig:
+  description: The kubeconfig that the kubelet was told to use; empty where no kubelet is known.
+  returned: success
+  type: str
+  sample: /etc/kubernetes/kubelet.conf
 server:
   description: The API server's address, by the node's own files; empty where nothing tells.
   returned: success
@@ -219,7 +224,7 @@ agents:
           none. V(null) for one that is not up.
       type: dict
 certificate_days_left:
-  description: Days until the kubelet's certificate ends; null where there is none.
+  description: Days until the kubelet's certificate ends; null where it has none.
   returned: success
   type: float
   sample: 289.4
@@ -289,6 +294,7 @@ def examine(params, outside: Outside) -> tuple[HealthFacts, list[Finding]]:
 
 def answer(facts: HealthFacts, findings: list[Finding]) -> dict:
     kubelet, files = facts.kubelet, facts.files
+    own = files.current if files and files.by_certificate else None
     driver = ""
     if kubelet and facts.containerd and files and not files.config.problem:
         driver = kubelet_driver(kubelet, facts.containerd)
@@ -300,11 +306,12 @@ def answer(facts: HealthFacts, findings: list[Finding]) -> dict:
         "summary": summary(findings),
         "lines": [plain(line) for line in [summary(findings), *node_lines(findings)]],
         "node": facts.node.name if facts.node else "",
+        "kubeconfig": kubelet.kubeconfig if kubelet else "",
         "server": facts.api.server if facts.api else kubelet.server if kubelet else "",
         "cgroup_driver": driver,
         "kubelet_version": kubelet.version if kubelet else "",
         "agents": [told(agent) for agent in facts.agents],
-        "certificate_days_left": days_left(files.current.validity if files else None, facts.now),
+        "certificate_days_left": days_left(own.validity if own else None, facts.now),
         "authority_days_left": days_left(files.authority_validity if files else None, facts.now),
     }
 

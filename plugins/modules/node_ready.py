@@ -30,9 +30,11 @@ options:
     type: int
     default: 180
   kubeconfig:
-    description: The kubelet's kubeconfig.
+    description:
+      - The kubelet's kubeconfig. It may name a certificate, a token or a program.
+      - Without it, that which the running kubelet was told to use; where none runs, that of its unit, else
+        C(/etc/kubernetes/kubelet.conf).
     type: path
-    default: /etc/kubernetes/kubelet.conf
 """
 
 EXAMPLES = r"""
@@ -47,6 +49,11 @@ node:
   returned: success
   type: str
   sample: worker1
+kubeconfig:
+  description: The kubeconfig that was used.
+  returned: success
+  type: str
+  sample: /etc/kubernetes/kubelet.conf
 ready:
   description: Whether the node is ready. Never V(false) outside of check mode.
   returned: success
@@ -65,21 +72,21 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_access import AccessError
 from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_client import ApiError, KubeClient, api_path
 from ansible_collections.colocation.kubernetes.plugins.module_utils._kubelet_identity import node_name, read_identity
-from ansible_collections.colocation.kubernetes.plugins.module_utils._node_kubelet import KUBECONFIG
+from ansible_collections.colocation.kubernetes.plugins.module_utils._node_kubelet import kubelets_kubeconfig
 from ansible_collections.colocation.kubernetes.plugins.module_utils._node_ready import Readiness, judge
 
 ARGUMENTS = {
     "timeout": {"type": "int", "default": 180},
-    "kubeconfig": {"type": "path", "default": KUBECONFIG},
+    "kubeconfig": {"type": "path"},
 }
 PAUSE = 1.0
 
 
-def look(kubeconfig: str, since: float) -> tuple[str, Readiness]:
+def look(kubeconfig: str | None, since: float) -> tuple[str, Readiness]:
     """One question to the API; a kubelet that waits for its certificate is not ready yet."""
     try:
         # A new client each time, since certificates are rotated; one try, since we ask again anyhow.
-        with KubeClient(read_identity(kubeconfig), timeout=10, tries=1) as api:
+        with KubeClient(read_identity(kubeconfig or ""), timeout=10, tries=1) as api:
             name = node_name(api)
             node = api.get(api_path("api", "v1", "nodes", name))
             leases = ("apis", "coordination.k8s.io", "v1", "namespaces", "kube-node-lease", "leases")
@@ -104,7 +111,8 @@ def main() -> None:
             )
         time.sleep(PAUSE)
         name, found = look(module.params["kubeconfig"], began)
-    module.exit_json(changed=False, node=name, ready=found.ready, reason=found.reason)
+    kubeconfig = module.params["kubeconfig"] or kubelets_kubeconfig()
+    module.exit_json(changed=False, node=name, kubeconfig=kubeconfig, ready=found.ready, reason=found.reason)
 
 
 if __name__ == "__main__":

@@ -58,11 +58,12 @@ class HealthNode(PreflightNode):
         self.write("var/lib/kubelet/config.yaml", CONFIG)
         self.write("var/lib/kubelet/pki/kubelet-client-2026.pem", client_certificate())
         self.link("kubelet-client-2026.pem")
-        self.kubeconfig()
+        self.proves()
         self.answers["/usr/bin/python3 -V"] = (0, "Python 3.13.5\n", "")
         self.write("var/lib/containerd/.keep", "")
 
-    def kubeconfig(self, **user: object) -> None:
+    def proves(self, **user: object) -> None:
+        """Another proof of who the node is, in its kubelet's kubeconfig."""
         named = {"client-certificate": f"/{CURRENT}", "client-key": f"/{CURRENT}"}
         self.write("etc/kubernetes/kubelet.conf", made.kubeconfig(user or named, server=SERVER))
 

@@ -66,17 +66,23 @@ class PreflightNode:
             "--kubeconfig=/etc/kubernetes/kubelet.conf",
             "--config=/var/lib/kubelet/config.yaml",
         )
-        ca = base64.b64encode(CA.encode()).decode()
-        self.write(
-            "etc/kubernetes/kubelet.conf",
-            "apiVersion: v1\nclusters:\n- cluster:\n"
-            f"    certificate-authority-data: {ca}\n    server: {SERVER}\n  name: default-cluster\n"
-            "users:\n- name: default-auth\n  user:\n    client-certificate: /var/lib/kubelet/pki/current.pem\n",
-        )
+        pem = "/var/lib/kubelet/pki/current.pem"
+        self.kubeconfig(f"client-certificate: {pem}\n    client-key: {pem}")
         self.write(
             "var/lib/kubelet/config.yaml",
             "apiVersion: kubelet.config.k8s.io/v1beta1\nauthentication:\n  anonymous:\n    enabled: false\n"
             "cgroupDriver: systemd\ncontainerRuntimeEndpoint: unix:///run/containerd/containerd.sock\n",
+        )
+
+    def kubeconfig(self, user: str, path: str = "etc/kubernetes/kubelet.conf") -> None:
+        """As kubeadm writes it; `user` is what proves who the node is."""
+        ca = base64.b64encode(CA.encode()).decode()
+        self.write(
+            path,
+            "apiVersion: v1\nclusters:\n- cluster:\n"
+            f"    certificate-authority-data: {ca}\n    server: {SERVER}\n  name: default-cluster\n"
+            "contexts:\n- context:\n    cluster: default-cluster\n    user: default-auth\n  name: default-context\n"
+            f"current-context: default-context\nusers:\n- name: default-auth\n  user:\n    {user}\n",
         )
 
     def kubelet_process(self, executable: str, cgroup: str, *arguments: str) -> None:

@@ -26,6 +26,7 @@ EXPECTED: dict[str, Any] = {
     "install_containerd": True,
     "repair_containerd": False,
     "cgroup_driver": "systemd",
+    "agents_as_kubelet": True,
     "allow_unreachable": False,
 }
 GROUPS = {"kube_node": ["w1", "w2"], "kube_control_plane": ["cp"]}

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 import socket
 import tempfile
 import time
@@ -453,6 +454,75 @@ def test_the_api_is_asked_about_the_node_that_the_certificate_names(node: Health
     node.write("var/lib/kubelet/device-plugins/kubelet_internal_checkpoint", checkpoint)
     node.findings()
     assert node.asked_node == [("worker1", NOW - 60, None)]  # a checkpoint that is not believed tells nothing
+
+
+PROGRAM = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "/usr/bin/aws-iam-authenticator"}}
+ELSEWHERE = "var/lib/kubelet/kubeconfig"
+
+
+def of_a_cloud(node: HealthNode, user: dict[str, object]) -> None:
+    """Its kubelet has another kubeconfig than kubeadm's, and a file for its other flags."""
+    (node.root / CONF).unlink()
+    node.write(ELSEWHERE, made.kubeconfig(user, server=SERVER))
+    flags = ("--kubeconfig", f"/{ELSEWHERE}", "--config=/var/lib/kubelet/config.yaml", "--hostname-override=ip-10-0-1")
+    node.kubelet_process("/usr/bin/kubelet", "0::/system.slice/kubelet.service\n", *flags)
+
+
+@pytest.mark.parametrize("user", [PROGRAM, {"token": "t"}, {"tokenFile": "/run/t"}])
+def test_a_kubelet_without_a_certificate_has_no_findings_of_one(node: HealthNode, user: dict[str, object]) -> None:
+    of_a_cloud(node, user)
+    certificates(ENDED, GOOD)(node)  # left from other days
+    assert node.ids() == []
+    assert node.asked_node[-1][0] == "ip-10-0-1"
+    shutil.rmtree(node.root / "var/lib/kubelet/pki")
+    assert node.ids() == []
+
+
+def test_kubeadms_place_without_a_certificate(node: HealthNode) -> None:
+    node.proves(**PROGRAM)
+    certificates(ENDED)(node)
+    assert node.ids() == []
+
+
+LOST_ELSEWHERE: dict[str, tuple[Break, str, list[str]]] = {
+    "kubeconfig": (remove(ELSEWHERE), "kubelet-identity-lost", []),
+    "configuration": (remove("var/lib/kubelet/config.yaml"), "kubelet-config", []),
+    "authority's file": (remove(CA), "kubelet-ca-file", []),
+    "proof": (of_node(status=401, problem="Unauthorized"), "node-refused", []),
+    "another authority": (api(0, "", "refused", "self-signed certificate"), "api-other-cluster", []),
+    "Node": (of_node(status=404, problem="gone"), "node-missing", ["restart"]),
+    "kubelet": (stopped("kubelet.service", "enabled"), "kubelet-stopped", ["restart"]),
+}
+
+
+@pytest.mark.parametrize("lost", LOST_ELSEWHERE)
+def test_what_kubeadm_does_not_mend_is_not_proposed_where_it_did_not_join(node: HealthNode, lost: str) -> None:
+    of_a_cloud(node, PROGRAM)
+    change, id_, steps = LOST_ELSEWHERE[lost]
+    change(node)
+    (finding,) = [one for one in node.findings() if one.id == id_]
+    assert list(finding.steps) == steps
+    assert steps or finding.remedy.startswith("Have it made anew by what made the node, not kubeadm")
+    assert "/var/lib/kubelet/kubeconfig" in finding.remedy or steps
+
+
+def test_a_certificate_elsewhere_is_judged_as_kubeadms(node: HealthNode) -> None:
+    of_a_cloud(node, {"client-certificate": f"/{CURRENT}", "client-key": f"/{CURRENT}"})
+    assert node.ids() == []
+    certificates(ENDED, GOOD)(node)
+    (finding,) = node.findings()
+    assert (finding.id, finding.steps) == ("kubelet-certificate-link", ("kubelet",))
+
+
+def test_what_a_kubelet_was_never_told_is_not_lost(node: HealthNode) -> None:
+    of_a_cloud(node, PROGRAM)
+    node.write("var/lib/kubelet/config.yaml", CONFIG.replace("    clientCAFile: /etc/kubernetes/pki/ca.crt\n", ""))
+    (node.root / CA).unlink()
+    assert node.ids() == []
+    (node.root / "var/lib/kubelet/config.yaml").unlink()
+    flags = (f"--kubeconfig=/{ELSEWHERE}", "--cgroup-driver=systemd")
+    node.kubelet_process("/usr/bin/kubelet", "0::/system.slice/kubelet.service\n", *flags)
+    assert node.ids() == []
 
 
 def test_a_driver_is_not_judged_by_a_configuration_that_is_lost(node: HealthNode) -> None:

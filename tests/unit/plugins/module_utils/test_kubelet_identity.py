@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.colocation.kubernetes.plugins.module_utils import _kube_config
+from ansible_collections.colocation.kubernetes.plugins.module_utils import _kube_config, _kubelet_identity
 from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_access import AccessError, Material
 from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_client import ApiError, KubeClient
 from ansible_collections.colocation.kubernetes.plugins.module_utils._kubelet_identity import (
@@ -76,12 +76,36 @@ def test_certificates_in_the_file(tmp_path: Path) -> None:
     assert "K" in set(identity.secrets())
 
 
+EXEC = """
+    exec:
+      apiVersion: client.authentication.k8s.io/v1beta1
+      command: /usr/bin/aws-iam-authenticator
+      args:
+        - "token"
+        - "-i"
+        - my-cluster
+"""
+
+
+def test_a_token_and_a_program(tmp_path: Path) -> None:
+    assert read_identity(written(tmp_path, user="\n    token: abc")).token == Material(content="abc")
+    assert read_identity(written(tmp_path, user="\n    tokenFile: /run/token")).token == Material("/run/token")
+    program = read_identity(written(tmp_path, user=EXEC)).exec_plugin
+    assert program and (program.command, program.arguments[-1]) == ("/usr/bin/aws-iam-authenticator", "my-cluster")
+
+
+def test_without_a_path_it_is_that_of_the_kubelet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    conf = written(tmp_path, user=EXEC)
+    monkeypatch.setattr(_kubelet_identity, "kubelets_kubeconfig", lambda: conf)
+    assert read_identity().exec_plugin is not None
+
+
 def test_errors_say_what_is_missing(tmp_path: Path) -> None:
     with pytest.raises(AccessError, match="never joined"):
         read_identity(str(tmp_path / "kubelet.conf"))
     with pytest.raises(AccessError, match="no API server with https"):
         read_identity(written(tmp_path, server="http://a"))
-    with pytest.raises(AccessError, match="no client certificate"):
+    with pytest.raises(AccessError, match="no client certificate, token or program"):
         read_identity(written(tmp_path, user="{}"))
     with pytest.raises(AccessError, match="no current-context"):
         (tmp_path / "kubelet.conf").write_text("server: https://a")
@@ -115,6 +139,12 @@ def test_a_server_before_1_28_can_not_tell_and_the_certificate_does(tmp_path: Pa
     assert node_name(api) == platform.node().lower()
     pem.unlink()
     assert node_name(api) == platform.node().lower()
+
+
+def test_where_neither_tells_the_kubelet_was_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_kubelet_identity, "read_flags", lambda *_root: {"hostname-override": "W3"})
+    assert node_name(Api(written(tmp_path, user=EXEC), 404)) == "w3"
+    assert node_name(Api(written(tmp_path, user="\n    token: abc"), 201, "somebody")) == "w3"
 
 
 def test_a_server_that_does_not_know_us_is_an_error(tmp_path: Path) -> None:

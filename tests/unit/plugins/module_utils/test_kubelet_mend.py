@@ -136,7 +136,7 @@ def test_a_certificate_in_the_kubeconfig_itself(node: HealthNode) -> None:
     inside = {name: made.coded(text) for name, text in (
         ("client-certificate-data", client_certificate(ends=NOW + 5 * DAY)), ("client-key-data", made.key())
     )}  # fmt: skip
-    node.kubeconfig(**inside)
+    node.proves(**inside)
     assert read_files(str(node.root), NOW).current.path == f"/{CURRENT}"
     (node.root / CURRENT).unlink()
     files = read_files(str(node.root), NOW)
@@ -166,6 +166,32 @@ def test_a_doubt_counts_where_the_kubelet_does_not_run(node: HealthNode) -> None
     files = read_files(str(node.root), NOW)
     assert wants_config(files, True) == ""
     assert wants_config(files, False).startswith("/var/lib/kubelet/config.yaml line 10: ")
+
+
+def test_where_kubeadm_did_not_join_only_the_link_is_set(node: HealthNode) -> None:
+    pem = {"client-certificate": f"/{CURRENT}", "client-key": f"/{CURRENT}"}
+    node.write("var/lib/kubelet/kubeconfig", made.kubeconfig(pem))
+    flags = ("--kubeconfig=/var/lib/kubelet/kubeconfig", "--config=/var/lib/kubelet/config.yaml")
+    node.kubelet_process("/usr/bin/kubelet", "0::/system.slice/kubelet.service\n", *flags)
+    node.write("var/lib/kubelet/pki/kubelet-client-old.pem", client_certificate(NOW - 40 * DAY, NOW - DAY))
+    node.link("kubelet-client-old.pem")
+    node.write(POD, PROXY)
+    (node.root / CA).unlink()
+    plan = planned(node)
+    assert [mending.what for mending in plan.mendings] == ["certificate-link"]
+    (left,) = plan.left
+    assert "ca.crt is not there, and kubeadm did not join this node" in left
+    (node.root / "var/lib/kubelet/kubeconfig").unlink()
+    plan = planned(node)
+    assert plan.mendings == ()
+    assert "/var/lib/kubelet/kubeconfig is not there, and kubeadm did not join this node" in plan.left[0]
+
+
+def test_a_program_leaves_nothing_to_mend(node: HealthNode) -> None:
+    node.proves(exec={"apiVersion": "client.authentication.k8s.io/v1", "command": "/usr/bin/own"})
+    (node.root / CURRENT).unlink()
+    (node.root / "var/lib/kubelet/pki/kubelet-client-2026.pem").unlink()
+    assert planned(node) == Plan((), ())
 
 
 def test_the_nodes_own_settings_lie_over_the_clusters() -> None:

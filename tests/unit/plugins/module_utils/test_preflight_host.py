@@ -51,6 +51,7 @@ def expected(facts: NodeFacts, **other: Any) -> Expectations:
         install_containerd=True,
         repair_containerd=False,
         cgroup_driver="systemd",
+        agents_as_kubelet=True,
         allow_unreachable=False,
     )
     return replace(want, **other)
@@ -72,8 +73,6 @@ def test_a_healthy_node_has_no_finding(node: PreflightNode) -> None:
 def unit(name: str, **properties: str) -> Callable[[PreflightNode], None]:
     return lambda node: node.units[name].update(properties)
 
-
-EXEC = "{exec: {command: aws-iam-authenticator, args: [token]}}\n"
 
 
 def write(name: str, text: str) -> Callable[[PreflightNode], None]:
@@ -100,7 +99,11 @@ def managed(node: PreflightNode) -> None:
     """As on nodes of a cloud: another place, and a program in place of a certificate."""
     unit = "0::/system.slice/kubelet.service\n"
     node.kubelet_process("/usr/bin/kubelet", unit, "--kubeconfig=/var/lib/kubelet/kubeconfig")
-    node.write("var/lib/kubelet/kubeconfig", f"server: {SERVER}\nusers:\n- user: {EXEC}")
+    node.kubeconfig("exec:\n      command: aws-iam-authenticator\n      args: [token]", "var/lib/kubelet/kubeconfig")
+
+
+def proof(user: str) -> Callable[[PreflightNode], None]:
+    return lambda node: node.kubeconfig(user)
 
 
 def container(node: PreflightNode) -> None:
@@ -166,9 +169,13 @@ FAULTS: list[tuple[Callable[[PreflightNode], Any], dict[str, str]]] = [
     (remove("usr/lib/systemd/system/kubelet.service"), {"kubelet-no-unit": ERROR}),
     (remove("etc/kubernetes/kubelet.conf"), {"kubelet-not-joined": ERROR}),
     (write("etc/kubernetes/kubelet.conf", "apiVersion: v1\n"), {"kubelet-not-joined": ERROR}),
-    (managed, {"kubelet-identity": ERROR}),
-    (write("etc/kubernetes/kubelet.conf", f"server: {SERVER}\nusers:\n- user: {EXEC}"), {"kubelet-identity": ERROR}),
-    (write("etc/kubernetes/kubelet.conf", f"server: {SERVER}\nuser: {{client-certificate-data: eA==}}\n"), {}),
+    (write("etc/kubernetes/kubelet.conf", f"server: {SERVER}\n"), {"kubelet-identity": ERROR}),
+    (proof("username: somebody"), {"kubelet-identity": ERROR}),
+    (proof("client-certificate-data: eA==\n    client-key-data: eA=="), {}),
+    (proof("token: abc"), {}),
+    (proof("tokenFile: /var/lib/kubelet/token"), {}),
+    (proof("client-certificate: /a.pem"), {"credentials-source": ERROR}),
+    (managed, {"credentials-source": ERROR}),
     (answer("/usr/bin/kubelet --version", 0, "Kubernetes v1.23.17\n"), {"kubelet-version": ERROR}),
     (answer("/usr/bin/kubelet --version", 0, "Kubernetes v1.24.0\n"), {}),
     (answer("/usr/bin/kubelet --version", 126, "", "cannot execute binary file"), {"kubelet-broken": ERROR}),
@@ -222,6 +229,19 @@ def test_each_fault_is_named(
 ) -> None:
     damage(node)
     assert levels(node.facts()) == findings
+
+
+def test_agents_with_another_identity_than_the_kubelets_need_nothing_of_it(node: PreflightNode) -> None:
+    managed(node)
+    assert levels(node.facts(), agents_as_kubelet=False) == {}
+
+
+def test_what_agents_can_not_use_is_said_with_what_they_can(node: PreflightNode) -> None:
+    managed(node)
+    facts = node.facts()
+    (finding,) = [one for one in check_host(facts, None, expected(facts)) if one.id == "credentials-source"]
+    assert "from the program aws-iam-authenticator, which the agents don't run" in finding.what
+    assert "minted" in finding.todo
 
 
 def test_a_node_without_a_kubelet_is_told_once(node: PreflightNode) -> None:
@@ -457,7 +477,7 @@ def test_a_host_in_both_groups_is_a_warning(node: PreflightNode) -> None:
     assert levels(node.facts(), is_control_plane=True) == {"control-plane-is-node": WARNING}
 
 
-LITTLE = Expectations("w1", True, False, {}, 5.0, {}, "disable", True, False, "systemd", False)
+LITTLE = Expectations("w1", True, False, {}, 5.0, {}, "disable", True, False, "systemd", True, False)
 
 
 def judged(probe: dict[str, Any], facts: dict[str, Any], skip: tuple[str, ...] = (), **other: Any) -> dict[str, str]:

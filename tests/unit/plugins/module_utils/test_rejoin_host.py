@@ -27,6 +27,7 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._rejoin_look
 from ansible_collections.colocation.kubernetes.plugins.module_utils._rejoin_mounts import MountError
 from ansible_collections.colocation.kubernetes.plugins.module_utils._rejoin_plan import KeptFile, RejoinRefused
 from ansible_collections.colocation.kubernetes.plugins.module_utils._systemd import Systemd
+from ansible_collections.colocation.kubernetes.tests.unit.plugins.module_utils import credentials_made as made
 from ansible_collections.colocation.kubernetes.tests.unit.plugins.module_utils.ledger_doubles import FakeSystemd
 
 AGENT, PROXY = "colocation-device-plugin.service", "cri-resource-manager.service"
@@ -362,6 +363,21 @@ def test_look_says_all_that_would_leave_no_way_back(machine: Machine) -> None:
     said = " ".join(machine.look().view.problems)
     for part in ("kubeadm is not installed", "no kubelet.service", "containerd does not answer", "large has 1048576"):
         assert part in said
+
+
+def test_a_node_that_kubeadm_did_not_join_is_none_that_it_joins_again(machine: Machine) -> None:
+    unit = machine.root / "etc/systemd/system/kubelet.service"
+    unit.parent.mkdir(parents=True, exist_ok=True)
+    unit.write_text("[Service]\nExecStart=/usr/bin/kubelet --kubeconfig=/var/lib/kubelet/kubeconfig\n")
+    (problem,) = machine.look().view.problems
+    assert problem.startswith("kubeadm did not join it") and "/var/lib/kubelet/kubeconfig" in problem
+    unit.unlink()
+    user = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "/usr/bin/own"}}
+    (machine.root / "etc/kubernetes/kubelet.conf").write_text(made.kubeconfig(user))
+    (problem,) = machine.look().view.problems
+    assert "/etc/kubernetes/kubelet.conf has a program in place of a client certificate" in problem
+    (machine.root / "etc/kubernetes/kubelet.conf").unlink()  # lost: it may have been kubeadm's
+    assert machine.look().view.problems == ()
 
 
 def test_the_marks_name_counts_when_the_certificate_is_gone(machine: Machine) -> None:

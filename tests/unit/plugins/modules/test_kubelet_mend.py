@@ -130,6 +130,14 @@ def test_a_node_without_identity(site: Site) -> None:
     assert "without a kubeconfig the cluster can't be asked" in answer["left"][2]
 
 
+def test_a_cluster_is_not_asked_for_what_kubeadm_did_not_put_there(site: Site) -> None:
+    site.node.proves(exec={"apiVersion": "client.authentication.k8s.io/v1", "command": "/usr/bin/own"})
+    (site.root / CONFIG_FILE).unlink()
+    answer = site.run()
+    assert (answer["changed"], site.asked) == (False, [])
+    assert "config.yaml is not there, and kubeadm did not join this node" in answer["left"][0]
+
+
 def test_a_configuration_that_a_running_kubelet_took_is_good(site: Site) -> None:
     site.node.write(CONFIG_FILE, CONFIG + "odd: [a,\n b]\n")
     assert not site.run()["changed"]
