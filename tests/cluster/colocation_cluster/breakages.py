@@ -1,6 +1,6 @@
 # Copyright: colocation.kubernetes contributors
 # Apache-2.0 License (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Ways to break a node: what each simulates, a shell script for root in a Debian 13 VM, and the proof that it worked.
+"""Ways to break a node, or to make it another one: what each simulates, a shell script for root in a Debian 13 VM, and the proof that it worked.
 
 Scripts may be run again on a node that is broken already, or that was repaired since: a mask that a repair left
 behind is taken away first. None of them undoes anything; throw the VM's overlay away for that. A script that can't
@@ -73,10 +73,80 @@ class Breakage:
     simulates: str
     script: str  # for bash, as root
     check: str  # exit code 0 when the node is broken in this way
+    ill: bool = True  # else it is well, and only another kind of node: nothing to repair
 
 
-def _breakage(name: str, simulates: str, script: str, check: str) -> Breakage:
-    return Breakage(name, simulates, _HEAD + script.lstrip("\n"), check)
+def _breakage(name: str, simulates: str, script: str, check: str, ill: bool = True) -> Breakage:
+    return Breakage(name, simulates, _HEAD + script.lstrip("\n"), check, ill)
+
+
+# What a kubelet of a cloud would run for credentials: it prints the node's own certificate and key.
+CREDENTIALS_PROGRAM = r"""#!/bin/sh
+set -eu
+pem=/var/lib/kubelet/pki/kubelet-client-current.pem
+part() { sed -n "/BEGIN .*$1/,/END .*$1/p" "$pem" | sed 's/$/\\n/' | tr -d '\n'; }
+cat <<CREDENTIALS
+{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential",
+ "status": {"clientCertificateData": "$(part CERTIFICATE)", "clientKeyData": "$(part 'PRIVATE KEY')"}}
+CREDENTIALS
+"""
+# And its kubeconfig; the server's address follows.
+PROGRAMS_KUBECONFIG = """apiVersion: v1
+kind: Config
+current-context: kubelet
+contexts:
+- name: kubelet
+  context:
+    cluster: kubernetes
+    user: kubelet
+users:
+- name: kubelet
+  user:
+    exec:
+      apiVersion: client.authentication.k8s.io/v1
+      command: /usr/local/bin/kubelet-credentials
+      interactiveMode: Never
+clusters:
+- name: kubernetes
+  cluster:
+    certificate-authority: /etc/kubernetes/pki/ca.crt
+    server: """
+# The Node is Ready and its kubelet has renewed its lease since that process began, or exit code 1 after a while.
+_SPEAKS = r"""
+python3 -I - "$(date -d "$(systemctl show -P ExecMainStartTimestamp kubelet.service)" +%s)" <<'PYTHON'
+import datetime, json, os, ssl, sys, time, urllib.request
+server = open("/var/lib/kubelet/kubeconfig").read().split("server: ")[1].split()[0]
+context = ssl.create_default_context(cafile="/etc/kubernetes/pki/ca.crt")
+context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+context.load_cert_chain("/var/lib/kubelet/pki/kubelet-client-current.pem")
+node = os.uname().nodename.lower()
+
+
+def ask(path):
+    with urllib.request.urlopen(server + path + node, context=context, timeout=20) as answer:
+        return json.load(answer)
+
+
+def said():
+    lease = ask("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/")["spec"]["renewTime"]
+    renewed = datetime.datetime.strptime(lease.partition(".")[0].rstrip("Z") + "+0000", "%Y-%m-%dT%H:%M:%S%z")
+    if renewed.timestamp() < int(sys.argv[1]):
+        return f"its kubelet has not spoken since it began; last: {lease}"
+    conditions = {one["type"]: one for one in ask("/api/v1/nodes/")["status"]["conditions"]}
+    return "" if conditions["Ready"]["status"] == "True" else conditions["Ready"]["message"]
+
+
+end = time.monotonic() + 200
+while True:
+    try:
+        why = said()
+    except (OSError, ValueError, KeyError) as problem:
+        why = repr(problem)
+    if not why or time.monotonic() > end:
+        sys.exit(why)
+    time.sleep(2)
+PYTHON
+"""
 
 
 _ALL = (
@@ -275,6 +345,50 @@ rm -rf /var/lib/kubelet/pki
 kubelet_ends kubeconfig
 """,
         f"[ ! -e /etc/kubernetes/kubelet.conf ] && [ ! -e /var/lib/kubelet/pki/kubelet-client-current.pem ] && {_ENDS}",
+    ),
+    _breakage(
+        "kubelet-kubeconfig-elsewhere",
+        "A node as clouds make them, which is well: its kubelet has its kubeconfig at /var/lib/kubelet/kubeconfig, where "
+        "a program gives its credentials, rotates no certificate, and nothing of kubeadm's kubeconfigs is left.",
+        r"""
+pem=/var/lib/kubelet/pki/kubelet-client-current.pem
+kubeconfig=/var/lib/kubelet/kubeconfig
+[ -s "$pem" ] || unsuitable "$pem is missing: the node has to be joined first"
+from=/etc/kubernetes/kubelet.conf
+[ -s "$from" ] || from=$kubeconfig
+server=$(sed -n 's/^ *server: *//p' "$from" | head -n 1)
+[ -n "$server" ] || unsuitable "$from names no server"
+cat >/usr/local/bin/kubelet-credentials <<'PROGRAM'
+"""
+        + CREDENTIALS_PROGRAM
+        + r"""PROGRAM
+chmod 755 /usr/local/bin/kubelet-credentials
+cat >"$kubeconfig.new" <<KUBECONFIG
+"""
+        + PROGRAMS_KUBECONFIG
+        + r"""$server
+KUBECONFIG
+chmod 600 "$kubeconfig.new"
+mv "$kubeconfig.new" "$kubeconfig"
+# One that rotates takes its certificate from the disk, whatever its kubeconfig says.
+sed -i 's/^rotateCertificates:.*/rotateCertificates: false/' /var/lib/kubelet/config.yaml
+mkdir -p /etc/systemd/system/kubelet.service.d
+printf '[Service]\nEnvironment="KUBELET_KUBECONFIG_ARGS=--kubeconfig=%s"\n' "$kubeconfig" \
+    >/etc/systemd/system/kubelet.service.d/20-kubeconfig-elsewhere.conf
+rm -f /etc/kubernetes/kubelet.conf /etc/kubernetes/bootstrap-kubelet.conf
+systemctl daemon-reload
+systemctl restart kubelet.service
+""",
+        r"""
+set -eu
+[ ! -e /etc/kubernetes/kubelet.conf ]
+! grep -q client-certificate /var/lib/kubelet/kubeconfig || exit 1
+told() { tr '\0' '\n' <"/proc/$(systemctl show -P MainPID kubelet.service)/cmdline"; }
+told | grep -Fqx -- --kubeconfig=/var/lib/kubelet/kubeconfig
+! told | grep -q -- --bootstrap-kubeconfig || exit 1
+""".lstrip()
+        + _SPEAKS,
+        ill=False,
     ),
 )
 

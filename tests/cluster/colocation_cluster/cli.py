@@ -242,7 +242,7 @@ def break_node(cluster: Cluster, node: str, name: str) -> None:
     except ClusterError as error:
         hint = " (this node can't be broken that way)" if f"exit {UNSUITABLE}\n" in f"{error}\n" else ""
         raise ClusterError(f"break {name}{hint}: {error}") from None
-    cluster.ssh(node, "bash -s", stdin=breakage.check)
+    cluster.ssh(node, "bash -s", stdin=breakage.check, limit=240)
 
 
 def _load(options: argparse.Namespace, cluster: Cluster) -> None:
