@@ -63,7 +63,7 @@ class NodeDouble:
         os.replace(link, self.current)
         return str(pem)
 
-    def write(self, path: Path, user: dict[str, str]) -> None:
+    def write(self, path: Path, user: dict[str, Any]) -> None:
         """A kubeconfig of this cluster with that user."""
         config = self.server.kubeconfig()
         config["users"][0]["user"] = user

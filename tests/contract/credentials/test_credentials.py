@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.colocation.kubernetes.tests.cluster.colocation_cluster.binaries import binary, kubernetes
+from ansible_collections.colocation.kubernetes.tests.cluster.colocation_cluster.breakages import CREDENTIALS_PROGRAM
 from ansible_collections.colocation.kubernetes.tests.cluster.colocation_cluster.say import wait_until
 from ansible_collections.colocation.kubernetes.tests.contract.api_server import ApiServer
 from ansible_collections.colocation.kubernetes.tests.contract.credentials.node_double import NodeDouble
@@ -91,6 +92,25 @@ def test_a_key_inside_the_kubelets_kubeconfig_is_not_copied(node: NodeDouble) ->
     assert not node.kubeconfig.is_symlink()
     assert str(node.current) in node.kubeconfig.read_text()
     assert not node.give()["changed"]
+
+
+def test_a_kubelet_with_a_program(node: NodeDouble) -> None:
+    """The API server tells the Node's name, and a minted account is what the agents can have."""
+    pem = Path(node.rotate())
+    program = node.directory / "kubelet-credentials"
+    program.write_text(CREDENTIALS_PROGRAM.replace(f"/var/lib/kubelet/pki/{node.current.name}", f"{node.directory}/p"))
+    program.chmod(0o755)
+    pem.rename(node.directory / "p")
+    node.current.unlink()
+    section = {"apiVersion": "client.authentication.k8s.io/v1", "command": str(program), "interactiveMode": "Never"}
+    node.write(node.kubelet_conf, {"exec": section})
+    told = node.info()
+    assert (told["node"], told["kubelet_kubeconfig"]) == (node.name, str(node.kubelet_conf))
+    refused = node.give()["msg"]
+    assert f"from the program {program}, which the agents don't run" in refused and "minted" in refused
+    done = node.mint()
+    assert (done["changed"], done["node"]) == (True, node.name)
+    assert user(agent(node)) == f"system:serviceaccount:kube-system:colocation-agent-{node.name}"
 
 
 def test_a_minted_account_is_the_nodes_own(node: NodeDouble) -> None:

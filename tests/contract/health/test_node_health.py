@@ -23,6 +23,7 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_client
 from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_find import find_access
 from ansible_collections.colocation.kubernetes.plugins.module_utils._node_api import ask_api
 from ansible_collections.colocation.kubernetes.plugins.modules import kubelet_mend, node_health
+from ansible_collections.colocation.kubernetes.tests.cluster.colocation_cluster.breakages import CREDENTIALS_PROGRAM
 from ansible_collections.colocation.kubernetes.tests.contract.api_server import ApiServer
 from ansible_collections.colocation.kubernetes.tests.unit.plugins.health_node import CONFIG, CURRENT, HealthNode
 from ansible_collections.colocation.kubernetes.tests.unit.plugins.module_utils import credentials_made as made
@@ -109,6 +110,47 @@ def test_a_member_of_the_cluster(site: Site) -> None:
     assert site.ids() == ["node-cordoned", "resource-leftover"]
     site.admin.delete(NODE)
     assert site.ids() == ["node-missing"]
+
+
+def of_a_cloud(site: Site, program: str) -> None:
+    """Its kubelet's kubeconfig elsewhere, with a program in it that knows the certificate, which is on no disk of it."""
+    (site.root / CONF).unlink()
+    shutil.rmtree((site.root / CURRENT).parent)
+    path = site.root / "credentials"
+    path.write_text(program)
+    path.chmod(0o755)
+    user = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": str(path)}}
+    authority = {"server": site.server.server, "certificate-authority-data": made.coded(site.server.ca_pem)}
+    site.node.write("var/lib/kubelet/kubeconfig", made.kubeconfig(user, **authority))
+    flags = ("--kubeconfig=/var/lib/kubelet/kubeconfig", "--config=/var/lib/kubelet/config.yaml")
+    site.node.kubelet_process("/usr/bin/kubelet", "0::/system.slice/kubelet.service\n", *flags)
+
+
+def test_a_node_of_a_cloud(site: Site) -> None:
+    """The API server knows the Node's name: no certificate has it, and the host has another."""
+    (site.root / "pem").write_text(site.pem)
+    program = CREDENTIALS_PROGRAM.replace("/var/lib/kubelet/pki/kubelet-client-current.pem", f"{site.root}/pem")
+    of_a_cloud(site, program)
+    told = call(node_health.main, answer_timeout=3, authority_days=0)
+    assert (told["findings"], told["node"], told["certificate_days_left"]) == ([], NAME, None)
+    assert told["kubeconfig"] == "/var/lib/kubelet/kubeconfig"
+    (site.root / CONFIG_FILE).unlink()
+    (finding,) = call(node_health.main, answer_timeout=3, authority_days=0)["findings"]
+    assert (finding["id"], finding["steps"], finding["mendable"]) == ("kubelet-config", [], False)
+    mended = call(kubelet_mend.main, state_dir=str(site.root / "state"))
+    assert not mended["changed"] and "kubeadm did not join this node" in mended["left"][0]
+
+
+def test_a_stranger_on_a_node_of_a_cloud(site: Site, tmp_path_factory: pytest.TempPathFactory) -> None:
+    other = ApiServer(tmp_path_factory.mktemp("other"))
+    (site.root / "pem").write_text("".join(other.user(f"system:node:{NAME}", "system:nodes")))
+    program = CREDENTIALS_PROGRAM.replace("/var/lib/kubelet/pki/kubelet-client-current.pem", f"{site.root}/pem")
+    of_a_cloud(site, program)
+    (finding,) = call(node_health.main, answer_timeout=3, authority_days=0)["findings"]
+    assert (finding["id"], finding["steps"]) == ("node-refused", [])
+    (site.root / "credentials").write_text("#!/bin/sh\necho no way >&2\nexit 1\n")
+    (finding,) = call(node_health.main, answer_timeout=3, authority_days=0)["findings"]
+    assert finding["id"] == "node-unknown" and "instead of credentials: no way" in finding["evidence"]
 
 
 def test_an_api_that_is_gone_or_hangs(site: Site) -> None:
