@@ -26,7 +26,7 @@ _REVIEWS = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 
 
 def read_identity(path: str = "") -> Access:
-    """The way to the API and the identity that the kubelet uses, or the kubeconfig `path` names; else what is missing."""
+    """The way to the API and the identity of the kubelet's kubeconfig, or of `path`; an error says what is missing."""
     path = path or kubelets_kubeconfig()
     if not os.path.exists(path):
         raise AccessError(f"{path} is not there; the node was never joined, or lost it")

@@ -4,8 +4,8 @@
 
 Nothing is invented. The kubeconfig is made of a certificate that still holds, an authority and an address that other
 files of the node (or the caller) name; the configuration of the cluster's own, with what is this node's laid over it.
-What can't be made so stays for joining again. On a node that kubeadm did not join all but the certificate's link is made
-by whatever made the node.
+What can't be made so stays for joining again. Where kubeadm did not join the node only the certificate's link is set;
+the rest is for what made the node.
 """
 
 from __future__ import annotations

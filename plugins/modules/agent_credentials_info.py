@@ -191,9 +191,7 @@ def main() -> None:
     except CredentialsError as problem:
         module.fail_json(msg=str(problem))
     seen = look(place, module.params["renew_days"], module.params["timeout"])
-    module.exit_json(
-        changed=False, node=around.node, kubelet_kubeconfig=around.kubeconfig, account=account, **seen
-    )
+    module.exit_json(changed=False, node=around.node, kubelet_kubeconfig=around.kubeconfig, account=account, **seen)
 
 
 if __name__ == "__main__":

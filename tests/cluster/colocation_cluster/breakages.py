@@ -1,6 +1,7 @@
 # Copyright: colocation.kubernetes contributors
 # Apache-2.0 License (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Ways to break a node, or to make it another one: what each simulates, a shell script for root in a Debian 13 VM, and the proof that it worked.
+"""Ways to break a node, or to make it another one: what each simulates, a shell script for root in a Debian 13 VM,
+and the proof that it worked.
 
 Scripts may be run again on a node that is broken already, or that was repaired since: a mask that a repair left
 behind is taken away first. None of them undoes anything; throw the VM's overlay away for that. A script that can't
@@ -143,7 +144,7 @@ while True:
     except (OSError, ValueError, KeyError) as problem:
         why = repr(problem)
     if not why or time.monotonic() > end:
-        sys.exit(why)
+        sys.exit(why or 0)
     time.sleep(2)
 PYTHON
 """
@@ -348,8 +349,8 @@ kubelet_ends kubeconfig
     ),
     _breakage(
         "kubelet-kubeconfig-elsewhere",
-        "A node as clouds make them, which is well: its kubelet has its kubeconfig at /var/lib/kubelet/kubeconfig, where "
-        "a program gives its credentials, rotates no certificate, and nothing of kubeadm's kubeconfigs is left.",
+        "A node as clouds make them, which is well: its kubelet has its kubeconfig at /var/lib/kubelet/kubeconfig with "
+        "a program for its credentials, rotates no certificate, and nothing of kubeadm's kubeconfigs is left.",
         r"""
 pem=/var/lib/kubelet/pki/kubelet-client-current.pem
 kubeconfig=/var/lib/kubelet/kubeconfig

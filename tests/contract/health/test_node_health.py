@@ -113,7 +113,7 @@ def test_a_member_of_the_cluster(site: Site) -> None:
 
 
 def of_a_cloud(site: Site, program: str) -> None:
-    """Its kubelet's kubeconfig elsewhere, with a program in it that knows the certificate, which is on no disk of it."""
+    """Its kubelet's kubeconfig is elsewhere, with a program in it; no certificate is where kubelets have theirs."""
     (site.root / CONF).unlink()
     shutil.rmtree((site.root / CURRENT).parent)
     path = site.root / "credentials"

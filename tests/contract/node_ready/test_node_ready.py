@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import datetime
 import json
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,11 +15,16 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.colocation.kubernetes.plugins.module_utils import _kube_config, _kubelet_identity, _node_kubelet
+from ansible_collections.colocation.kubernetes.plugins.module_utils import (
+    _kube_config,
+    _kubelet_identity,
+    _node_kubelet,
+)
 from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_client import ApiError, KubeClient
 from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_find import find_access
 from ansible_collections.colocation.kubernetes.plugins.modules import node_ready
 from ansible_collections.colocation.kubernetes.tests.cluster.colocation_cluster.breakages import (
+    BREAKAGES,
     CREDENTIALS_PROGRAM,
     PROGRAMS_KUBECONFIG,
 )
@@ -149,6 +156,28 @@ def test_a_token_whose_user_is_no_node_is_of_the_node_that_the_kubelet_was_told(
     finally:
         admin.delete(f"{bindings}/ready-test")
         admin.delete(f"{accounts}/ready-test")
+
+
+def test_the_proof_of_the_recipe_that_makes_such_a_node(admin: KubeClient, elsewhere: Path, tmp_path: Path) -> None:
+    """It is for root in a VM; here with another place for each of its files, and the Node's name."""
+    check = BREAKAGES["kubelet-kubeconfig-elsewhere"].check
+    proof = check.split("<<'PYTHON'\n")[1].split("PYTHON\n")[0].replace("+ 200", "+ 1")
+    (tmp_path / "ca.crt").write_text(find_access({"kubeconfig": str(elsewhere)}).ca.content)
+    for known, here in (
+        ("/var/lib/kubelet/kubeconfig", str(elsewhere)), ("/etc/kubernetes/pki/ca.crt", f"{tmp_path}/ca.crt"),
+        (PEM, f"{tmp_path}/pem"), ("os.uname().nodename.lower()", repr(NAME)),
+    ):  # fmt: skip
+        assert known in proof
+        proof = proof.replace(known, here)
+    ready(admin, time.time())
+
+    def run(since: float) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-I", "-", str(int(since))]
+        return subprocess.run(command, input=proof, capture_output=True, text=True, check=False, timeout=60)
+
+    assert run(time.time() - 60).returncode == 0
+    late = run(time.time() + 60)
+    assert (late.returncode, "has not spoken since it began" in late.stderr) == (1, True)
 
 
 def test_a_program_that_fails_says_why(admin: KubeClient, elsewhere: Path, tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from ansible_collections.colocation.kubernetes.tests.cluster.colocation_cluster.
     PROGRAMS_KUBECONFIG,
     UNSUITABLE,
 )
-from ansible_collections.colocation.kubernetes.tests.unit.plugins.module_utils import credentials_made as made
+from ansible_collections.colocation.kubernetes.tests.unit.plugins.module_utils import credentials_made
 
 EXPECTED = {
     "swap-file",
@@ -88,7 +88,7 @@ def test_a_missing_disk_is_said(name: str, tmp_path: Path) -> None:
 
 def test_the_program_prints_a_certificate_and_its_key_as_a_kubelet_takes_them(tmp_path: Path) -> None:
     pem, program = tmp_path / "current.pem", tmp_path / "kubelet-credentials"
-    certificate, key = made.certificate("system:node:w1", 0, 1), made.key()
+    certificate, key = credentials_made.certificate("system:node:w1", 0, 1), credentials_made.key()
     pem.write_text(certificate + key)
     program.write_text(CREDENTIALS_PROGRAM.replace("/var/lib/kubelet/pki/kubelet-client-current.pem", str(pem)))
     program.chmod(0o755)

@@ -74,7 +74,6 @@ def unit(name: str, **properties: str) -> Callable[[PreflightNode], None]:
     return lambda node: node.units[name].update(properties)
 
 
-
 def write(name: str, text: str) -> Callable[[PreflightNode], None]:
     return lambda node: node.write(name, text) and None
 
