@@ -42,11 +42,12 @@ class Processes:
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """What stands in the directory of CNI's configuration."""
+    """What stands in the directory of CNI's configuration, and what CNI noted of pods' networks."""
 
     directory: str
     files: tuple[str, ...]  # those that the runtime would read, in its order
     problem: str  # of the first; empty: it is JSON
+    broken_records: tuple[str, ...] = ()  # files without which a network would be ended, and with which it is not
 
 
 @dataclass(frozen=True, slots=True)

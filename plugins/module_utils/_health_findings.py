@@ -88,6 +88,10 @@ CHECKS: dict[str, Check] = {
     "cni-missing": Check(
         CRITICAL, "See to the network add-on: its DaemonSet writes the configuration on each node.", passing=True
     ),
+    "cni-record": Check(
+        WARNING, "Remove these files, which a power loss or a full disk cut: then the pods' networks end without.",
+        (CONTAINERD,),
+    ),
     # the machine
     "swap-on": Check(CRITICAL, "swapoff -a, and take it out of what turns it on at boot.", (SWAP,)),
     "swap-at-boot": Check(WARNING, "Take it out of what turns it on at boot.", (SWAP,)),

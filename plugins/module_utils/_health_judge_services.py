@@ -189,6 +189,10 @@ def check_containerd(facts: HealthFacts) -> Iterator[Finding]:
     else:
         yield from _check_driver(facts, containerd)
     yield from _check_answers(facts, containerd)
+    broken = facts.network.broken_records if facts.network else ()
+    if broken:
+        words = f"{len(broken)} of CNI's notes of pods' networks can't be read, so these pods never end: {broken[0]}"
+        yield found("cni-record", words)
 
 
 def _check_containerd_unit(facts: HealthFacts) -> Iterator[Finding]:

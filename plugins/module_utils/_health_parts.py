@@ -54,6 +54,9 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._systemd imp
 
 CNI_DIRECTORY = "/etc/cni/net.d"
 CNI_ENDINGS = (".conf", ".conflist", ".json")
+CNI_RECORDS = "/var/lib/cni/results"  # one for each pod's network
+RECORD_SECONDS = 60.0  # an older one is written to the end
+MOST_RECORD = 1 << 20
 DEVICE_PLUGINS = "/var/lib/kubelet/device-plugins"
 REJOIN_MARK = "rejoin.json"  # of the role rejoin, in its state directory
 STATE_DIR = "/var/lib/colocation"
@@ -97,7 +100,7 @@ def look(
             "files": lambda: read_files(root, now),
             "containerd": lambda: read_containerd(root, run, None, containerd_config),
             "containerd_service": lambda: read_service(root, run, "containerd.service"),
-            "network": lambda: read_network(root),
+            "network": lambda: read_network(root, now),
             "swap": lambda: read_swap(root, run),
             "cgroup": lambda: read_cgroup(root),
             "disks": lambda: read_disks(root, DISKS),
@@ -175,8 +178,8 @@ def _kubelet(root: str, run: Run) -> Kubelet:
     return read_kubelet(root, run, None, bundles)
 
 
-def read_network(root: str, directory: str = CNI_DIRECTORY) -> Network:
-    """The files that a runtime would read; it takes the first."""
+def read_network(root: str, now: float, directory: str = CNI_DIRECTORY) -> Network:
+    """The files that a runtime would read, it takes the first; and records that it can't read."""
     place = under(root, directory)
     names = sorted(name for name in _listed(place) if name.endswith(CNI_ENDINGS))
     problem = ""
@@ -186,7 +189,22 @@ def read_network(root: str, directory: str = CNI_DIRECTORY) -> Network:
                 json.loads(file.read())
         except (OSError, ValueError, RecursionError) as error:
             problem = f"{os.path.join(directory, names[0])} is not JSON: {error}"
-    return Network(directory, tuple(names), problem)
+    records = tuple(name for name in sorted(_listed(under(root, CNI_RECORDS))) if _is_broken(root, name, now))
+    return Network(directory, tuple(names), problem, tuple(os.path.join(CNI_RECORDS, name) for name in records))
+
+
+def _is_broken(root: str, record: str, now: float) -> bool:
+    """Cut by a power loss or a full disk: they are not synced to the disk, nor replaced as a whole."""
+    path = under(root, os.path.join(CNI_RECORDS, record))
+    try:
+        if not os.path.isfile(path) or now - os.path.getmtime(path) < RECORD_SECONDS:
+            return False
+        with open(path, "rb") as file:
+            return not isinstance(json.loads(file.read(MOST_RECORD)), dict)
+    except (ValueError, RecursionError):
+        return True
+    except OSError:
+        return False
 
 
 def read_processes(root: str) -> Processes:

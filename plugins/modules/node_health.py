@@ -200,6 +200,12 @@ kubelet_version:
   returned: success
   type: str
   sample: 1.36.3
+cni_records:
+  description: Files in which CNI noted a pod's network and that can't be read, so that the pod never ends.
+  returned: success
+  type: list
+  elements: str
+  sample: []
 agents:
   description: The agents of this collection on the node, by their units.
   returned: success
@@ -310,6 +316,7 @@ def answer(facts: HealthFacts, findings: list[Finding]) -> dict:
         "server": facts.api.server if facts.api else kubelet.server if kubelet else "",
         "cgroup_driver": driver,
         "kubelet_version": kubelet.version if kubelet else "",
+        "cni_records": list(facts.network.broken_records) if facts.network else [],
         "agents": [told(agent) for agent in facts.agents],
         "certificate_days_left": days_left(own.validity if own else None, facts.now),
         "authority_days_left": days_left(files.authority_validity if files else None, facts.now),

@@ -257,6 +257,20 @@ systemctl mask --quiet containerd.service
         '[ "$(systemctl is-enabled containerd.service 2>/dev/null)" = masked ]',
     ),
     _breakage(
+        "cni-record-cut",
+        "Power was lost while CNI's notes of the pods' networks were not on the disk yet.",
+        r"""
+records=/var/lib/cni/results
+mkdir -p "$records"
+[ -n "$(ls "$records")" ] || : >"$records/test-0123456789abcdef-eth0"
+for record in "$records"/*; do
+    : >"$record"
+    touch -d '2 minutes ago' "$record"
+done
+""",
+        "find /var/lib/cni/results -type f -empty -mmin +1 | grep -q .",
+    ),
+    _breakage(
         "containerd-cgroupfs",
         "containerd with a configuration tuned by hand (the one that stands there, where it names a cgroup driver), in "
         "which the cgroup driver is the wrong one: cgroupfs.",

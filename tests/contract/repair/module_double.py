@@ -7,6 +7,7 @@ findings   what node_health finds now: IDs
 table      each ID as node_health tells it
 heals      by step, the IDs that go with it
 breaks     steps that fail
+records    of CNI; while one is there cni-record is found
 log        what was called, in order, with "check" where it was in check mode
 """
 
@@ -25,7 +26,8 @@ STEPS = {
 
 
 def health(node):
-    findings = [node["table"][name] for name in node["findings"]]
+    records = [path for path in node["records"] if os.path.exists(path)]
+    findings = [node["table"][name] for name in node["findings"] if records or name != "cni-record"]
     units = sorted({finding["unit"] for finding in findings if finding["unit"]})
     return {
         "healthy": not any(finding["steps"] or finding["severity"] == "critical" for finding in findings),
@@ -33,6 +35,7 @@ def health(node):
         "units": {"start": [], "restart": units},
         "cgroup_driver": "systemd",
         "server": node.get("server", ""),
+        "cni_records": records,
     }
 
 

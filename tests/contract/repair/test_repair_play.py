@@ -75,7 +75,7 @@ class Site:
     def node(self, name: str, *findings: str, heals: dict[str, list[str]] | None = None, **more: Any) -> None:
         """A node with findings that each go with its first step, or with those that `heals` says."""
         healed = heals or {step: [one for one in findings if CHECKS[one].steps[:1] == (step,)] for step in STEPS}
-        state = {"findings": findings, "table": TABLE, "heals": healed, "breaks": (), "log": []} | more
+        state = {"findings": findings, "table": TABLE, "heals": healed, "breaks": (), "log": [], "records": ()} | more
         self.hosts[name] = file_host(self.place, name, "REPAIR_NODE", state)
 
     def dead(self, name: str) -> None:
@@ -166,6 +166,21 @@ def test_each_node_climbs_as_far_as_it_has_to(site: Site) -> None:
     assert again.status == 0
     assert "alone, both, files, gone, lost, stubborn (6 hosts): healthy, not touched" in again.report
     assert all(again.changed(name) == 0 and site.log(name) == [] for name in ("both", "lost", "stubborn"))
+
+
+def test_notes_of_cni_that_are_cut_go_and_others_stay(site: Site) -> None:
+    cut, whole = site.place / "cut", site.place / "whole"
+    cut.touch()
+    whole.touch()
+    site.node("resetted", "cni-record", heals={}, records=[str(cut)])
+    site.node("well", records=[str(whole)])
+    foretold = site.run("repair", "--check")
+    assert foretold.of("resetted") == "found: cni-record would do: containerd"
+    assert cut.exists()
+    run = site.run("repair")
+    assert run.status == 0, run.output
+    assert run.of("resetted") == "found: cni-record done: containerd now healthy"
+    assert not cut.exists() and whole.exists()
 
 
 def test_no_node_is_joined_again_after_one_that_did_not_come_back(site: Site) -> None:

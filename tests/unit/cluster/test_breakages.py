@@ -38,6 +38,7 @@ EXPECTED = {
     "swap-zram",
     "containerd-stopped",
     "containerd-masked",
+    "cni-record-cut",
     "containerd-cgroupfs",
     "containerd-unparsable",
     "kubelet-disabled",

@@ -64,7 +64,7 @@ def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SessionDouble:
         (place / "cluster.yml").write_text(json.dumps({"cluster_options": ["--node", "plain"] * vms}))
     monkeypatch.setattr(scenarios, "vms_at_a_time", lambda: 3)
     monkeypatch.setattr(scenarios, "WITH_NEWEST_CORE", ("healthy",))
-    return SessionDouble(SimpleNamespace(collection=tmp_path), [], threading.Barrier(2), tmp_path)
+    return SessionDouble(SimpleNamespace(collection=tmp_path, root=tmp_path), [], threading.Barrier(2), tmp_path)
 
 
 def test_two_run_at_once_the_longest_first(session: SessionDouble) -> None:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import shutil
 import socket
 import tempfile
@@ -57,6 +58,16 @@ def remove(*names: str) -> Break:
 
 def write(name: str, text: str) -> Break:
     return lambda node: node.write(name, text)
+
+
+def record(name: str, text: str, age: float) -> Break:
+    """A file in which CNI notes a pod's network."""
+
+    def do(node: HealthNode) -> None:
+        node.write(f"var/lib/cni/results/{name}", text)
+        os.utime(node.root / f"var/lib/cni/results/{name}", (NOW - age, NOW - age))
+
+    return do
 
 
 def unit(name: str, **properties: str) -> Break:
@@ -184,6 +195,11 @@ WAYS: dict[str, tuple[Break, set[str], list[str]]] = {
         {"cni-missing", "node-not-ready"},
         [],
     ),
+    "CNI's notes of pods are cut": (
+        several(record("a", "", 61), record("b", '{"kind": "cniCacheV1"', 3600)), {"cni-record"}, ["containerd"],
+    ),
+    "CNI's note of a pod is being written": (record("a", "", 59), set(), []),
+    "CNI's note of a pod can be read": (record("a", '{"kind": "cniCacheV1"}', 3600), set(), []),
     "containerd gone": (remove("usr/bin/containerd"), {"containerd-missing"}, ["containerd"]),
     "containerd's unit gone": (
         remove("usr/lib/systemd/system/containerd.service"), {"containerd-no-unit"}, [],
@@ -535,7 +551,7 @@ def test_a_driver_is_not_judged_by_a_configuration_that_is_lost(node: HealthNode
 FILES = (
     "etc/kubernetes/kubelet.conf", "etc/kubernetes/pki/ca.crt", "var/lib/kubelet/config.yaml", "proc/swaps",
     "etc/fstab", "proc/self/mountinfo", "proc/loadavg", "proc/meminfo", "proc/812/cmdline",
-    "etc/cni/net.d/10-net.conflist",
+    "etc/cni/net.d/10-net.conflist", "var/lib/cni/results/a",
     "var/lib/kubelet/pki/kubelet-client-2026.pem", "var/lib/kubelet/device-plugins/kubelet_internal_checkpoint",
     "opt/colocation/releases/0.1.0-0123456789ab/RELEASE.json", "etc/systemd/system/colocation-device-plugin.service",
     "var/lib/kube-proxy/kubeconfig", "var/lib/kubelet/instance-config.yaml",
