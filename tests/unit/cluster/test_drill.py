@@ -153,10 +153,13 @@ def test_a_node_that_starts_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> No
     ]
 
 
-def test_the_api_server_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_api_server_is_waited_for_and_who_had_a_lease_comes_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = ClusterDouble(readyz=3)
     assert strike(monkeypatch, cluster, ON_CONTROL_PLANE.name) == 0
     assert cluster.asked.count("get --raw /readyz") == 4
+    controllers = [place for place, words in enumerate(cluster.asked) if "kube-controller-manager" in words]
+    ready = max(place for place, words in enumerate(cluster.asked) if "readyz" in words)
+    assert [place > ready for place in controllers] == [False, True]  # killed, and begun anew
 
 
 @given(SEEDS)
