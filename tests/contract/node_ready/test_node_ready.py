@@ -108,7 +108,7 @@ def elsewhere(kubelet_conf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     program.write_text(CREDENTIALS_PROGRAM.replace(PEM, str(tmp_path / "pem")))
     program.chmod(0o755)
     cluster = kubelet_conf.read_text().split("contexts:")[0]
-    user = PROGRAMS_KUBECONFIG.split("clusters:")[0].replace("/usr/local/bin/kubelet-credentials", str(program))
+    user = PROGRAMS_KUBECONFIG.partition("clusters:")[0].replace("/usr/local/bin/kubelet-credentials", str(program))
     path.write_text(user.replace("cluster: kubernetes", "cluster: c") + cluster.removeprefix("apiVersion: v1\n"))
     (tmp_path / "proc/77").mkdir(parents=True)
     (tmp_path / "proc/77/comm").write_text("kubelet\n")
