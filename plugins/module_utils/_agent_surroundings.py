@@ -40,8 +40,8 @@ def look_around(root: str, kubeconfig: str | None, node: str | None) -> Surround
     flags = read_flags(root, find_process(root, "kubelet"))
     path = kubeconfig or kubeconfig_of(flags)
     certificates = flags.get("cert-dir", CERTIFICATES)
-    name = node or _certified_name(path, certificates) or _known_name(path) or told_name(root)
-    return Surroundings(path, certificates, name)
+    name = node or _certified_name(path, certificates) or _known_name(path)
+    return Surroundings(path, certificates, name or told_name(flags.get("hostname-override", "")))
 
 
 def _certified_name(kubeconfig: str, certificates: str) -> str:

@@ -7,7 +7,6 @@ from __future__ import annotations
 import glob
 import json
 import os
-import platform
 import socket
 import stat
 import time
@@ -36,7 +35,7 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._health_obje
 from ansible_collections.colocation.kubernetes.plugins.module_utils._health_unit import look_at_unit, read_service
 from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_access import Access
 from ansible_collections.colocation.kubernetes.plugins.module_utils._kubelet_files import KubeletFiles, read_files
-from ansible_collections.colocation.kubernetes.plugins.module_utils._kubelet_identity import node_of
+from ansible_collections.colocation.kubernetes.plugins.module_utils._kubelet_identity import node_of, told_name
 from ansible_collections.colocation.kubernetes.plugins.module_utils._node_api import ApiAnswer, ask_api
 from ansible_collections.colocation.kubernetes.plugins.module_utils._node_cgroup import read_cgroup
 from ansible_collections.colocation.kubernetes.plugins.module_utils._node_clock import read_clock
@@ -136,12 +135,13 @@ def _second(
     if server:
         parts["api"] = lambda: _ask_api(outside, server, authority, limits.answer)
     if files and files.access:
-        name = (node_of(files.current.user) if files.by_certificate else "") or _name(kubelet)
+        known = node_of(files.current.user) if files.by_certificate else ""
+        name = known or told_name(kubelet.hostname_override if kubelet else "")
         devices: Devices | None = first.values.get("devices")
-        known = devices.registered if devices and not devices.checkpoint_problem else None
+        registered = devices.registered if devices and not devices.checkpoint_problem else None
         since = _since(first.values.get("kubelet_service"), now)
         access = files.access
-        parts["node"] = lambda: outside.ask_node(access, name, since, limits.answer, known)
+        parts["node"] = lambda: outside.ask_node(access, name, since, limits.answer, registered)
     return parts
 
 
@@ -158,10 +158,6 @@ def _ask_api(outside: Outside, server: str, authority: str, timeout: float) -> t
     before = outside.now()
     answer = outside.ask_api(server, authority, timeout)
     return answer, (before, outside.now())
-
-
-def _name(kubelet: Kubelet | None) -> str:
-    return ((kubelet.hostname_override if kubelet else "") or platform.node()).strip().lower()
 
 
 def _since(service: Service | None, now: float) -> float:
@@ -189,13 +185,13 @@ def read_network(root: str, now: float, directory: str = CNI_DIRECTORY) -> Netwo
                 json.loads(file.read())
         except (OSError, ValueError, RecursionError) as error:
             problem = f"{os.path.join(directory, names[0])} is not JSON: {error}"
-    records = tuple(name for name in sorted(_listed(under(root, CNI_RECORDS))) if _is_broken(root, name, now))
-    return Network(directory, tuple(names), problem, tuple(os.path.join(CNI_RECORDS, name) for name in records))
+    records = (os.path.join(CNI_RECORDS, name) for name in sorted(_listed(under(root, CNI_RECORDS))))
+    broken = tuple(record for record in records if _is_broken(under(root, record), now))
+    return Network(directory, tuple(names), problem, broken)
 
 
-def _is_broken(root: str, record: str, now: float) -> bool:
+def _is_broken(path: str, now: float) -> bool:
     """Cut by a power loss or a full disk: they are not synced to the disk, nor replaced as a whole."""
-    path = under(root, os.path.join(CNI_RECORDS, record))
     try:
         if not os.path.isfile(path) or now - os.path.getmtime(path) < RECORD_SECONDS:
             return False

@@ -25,7 +25,7 @@ _USER_PREFIX = "system:node:"
 _REVIEWS = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 
 
-def read_identity(path: str = "") -> Access:
+def read_identity(path: str | None = None) -> Access:
     """The way to the API and the identity of the kubelet's kubeconfig, or of `path`; an error says what is missing."""
     path = path or kubelets_kubeconfig()
     if not os.path.exists(path):
@@ -35,13 +35,13 @@ def read_identity(path: str = "") -> Access:
 
 def node_name(client: KubeClient) -> str:
     """The name by which the API server knows us, or that in our certificate where it can't tell; else the kubelet's."""
-    return node_of(user_name(client)) or certified_name(client.access) or told_name("/")
+    known = node_of(user_name(client)) or certified_name(client.access)
+    return known or told_name(read_flags("/", find_process("/", "kubelet")).get("hostname-override", ""))
 
 
-def told_name(root: str) -> str:
+def told_name(override: str) -> str:
     """The name that the kubelet was told, or takes from the host."""
-    flags = read_flags(root, find_process(root, "kubelet"))
-    return (flags.get("hostname-override") or platform.node()).strip().lower()
+    return (override or platform.node()).strip().lower()
 
 
 def certified_name(access: Access) -> str:

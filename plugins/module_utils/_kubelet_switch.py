@@ -29,7 +29,7 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._kubelet_end
     taken_back,
     url,
 )
-from ansible_collections.colocation.kubernetes.plugins.module_utils._kubelet_unit import UNIT, UNIT_PLACES
+from ansible_collections.colocation.kubernetes.plugins.module_utils._kubelet_unit import UNIT, UNIT_PLACES, drop_ins_of
 from ansible_collections.colocation.kubernetes.plugins.module_utils._ledger import Entry, Ledger
 from ansible_collections.colocation.kubernetes.plugins.module_utils._node_kubelet import (
     CONFIG,
@@ -198,11 +198,7 @@ class Switch:
         """All files in which a flag may stand."""
         found = list(FLAG_FILES)
         for place in UNIT_PLACES:
-            folder = os.path.join(place, f"{UNIT}.d")
-            inside = under(self.root, folder)
-            names = sorted(os.listdir(inside)) if os.path.isdir(inside) else []
-            found += [os.path.join(folder, name) for name in names if name.endswith(".conf")]
-            found.append(os.path.join(place, UNIT))
+            found += [*drop_ins_of(self.root, place), os.path.join(place, UNIT)]
         seen: dict[str, str] = {}  # /lib is /usr/lib where both are one
         for path in found:
             seen.setdefault(os.path.realpath(under(self.root, path)), path)

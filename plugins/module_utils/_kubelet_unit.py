@@ -50,11 +50,16 @@ def _files(root: str) -> Iterator[str]:
     yield from [path for path in units if read_text(root, path).strip()][:1]
     drop_ins: dict[str, str] = {}
     for place in UNIT_PLACES:
-        folder = os.path.join(place, f"{UNIT}.d")
-        names = os.listdir(under(root, folder)) if os.path.isdir(under(root, folder)) else []
-        for name in names:
-            drop_ins.setdefault(name, os.path.join(folder, name))
-    yield from (path for name, path in sorted(drop_ins.items()) if name.endswith(".conf"))
+        for path in drop_ins_of(root, place):
+            drop_ins.setdefault(os.path.basename(path), path)
+    yield from (path for _name, path in sorted(drop_ins.items()))
+
+
+def drop_ins_of(root: str, place: str) -> list[str]:
+    """The unit's drop-ins in one of the places, in the order of their names."""
+    folder = os.path.join(place, f"{UNIT}.d")
+    names = sorted(os.listdir(under(root, folder))) if os.path.isdir(under(root, folder)) else []
+    return [os.path.join(folder, name) for name in names if name.endswith(".conf")]
 
 
 def _lines(text: str) -> list[str]:

@@ -18,16 +18,12 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_place
 from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_surroundings import look_around
 from ansible_collections.colocation.kubernetes.plugins.module_utils._cri_call import ContainerRuntime, RuntimeSilent
 from ansible_collections.colocation.kubernetes.plugins.module_utils._files import FileState, put_file, read, remove
-from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_access import Access, AccessError
+from ansible_collections.colocation.kubernetes.plugins.module_utils._kubelet_files import read_files
 from ansible_collections.colocation.kubernetes.plugins.module_utils._node_kubelet import (
     KUBECONFIG,
     Run,
     find_binary,
     find_process,
-    identity_in,
-    kubeconfig_in,
-    kubelets_kubeconfig,
-    made_otherwise,
     parse_environment,
     parse_flags,
     parse_version,
@@ -179,8 +175,7 @@ def kubeadm_version(root: str, run: Run) -> tuple[int, int]:
 
 def _problems(root: str, run: Run, systemd: Systemd, runtime: ContainerRuntime) -> Iterable[str]:
     """What would leave the node without a way back, once it has begun."""
-    path = kubelets_kubeconfig(root)
-    otherwise = made_otherwise(path, _access(root, path))
+    otherwise = read_files(root, 0.0).made_otherwise
     if otherwise:
         yield f"kubeadm did not join it, so kubeadm can't join it again: {otherwise}; replace it by what made it"
     try:
@@ -199,13 +194,6 @@ def _problems(root: str, run: Run, systemd: Systemd, runtime: ContainerRuntime) 
             f"containerd does not answer at {runtime.socket} ({problem}), and without it pods can't be stopped nor "
             "the node joined; mend it first (role node_prep), or name its socket with rejoin_runtime_socket"
         )
-
-
-def _access(root: str, path: str) -> Access | None:
-    try:
-        return identity_in(kubeconfig_in(read_text(root, path), path))
-    except AccessError:
-        return None
 
 
 def _problems_of_proxy(systemd: Systemd, places: Places) -> Iterable[str]:

@@ -177,7 +177,7 @@ class Api:
     """The node's own object, by its kubelet's identity. Where the API does not answer, nothing is known."""
 
     def __init__(self, kubeconfig: str | None, wanted: bool, direct: bool) -> None:
-        self.kubeconfig = kubeconfig or ""
+        self.kubeconfig = kubeconfig
         self.wanted = wanted
         self.direct = direct
         self.left = ""  # why the annotation may still name a proxy that goes away

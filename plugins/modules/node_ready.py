@@ -86,7 +86,7 @@ def look(kubeconfig: str | None, since: float) -> tuple[str, Readiness]:
     """One question to the API; a kubelet that waits for its certificate is not ready yet."""
     try:
         # A new client each time, since certificates are rotated; one try, since we ask again anyhow.
-        with KubeClient(read_identity(kubeconfig or ""), timeout=10, tries=1) as api:
+        with KubeClient(read_identity(kubeconfig), timeout=10, tries=1) as api:
             name = node_name(api)
             node = api.get(api_path("api", "v1", "nodes", name))
             leases = ("apis", "coordination.k8s.io", "v1", "namespaces", "kube-node-lease", "leases")

@@ -98,8 +98,7 @@ def _drop_unused(folder: Path) -> None:
     """What runs from a product keeps its files open; a product that somebody makes right now is locked."""
     before = time.time() - UNUSED_DAYS * 86400
     for path in folder.glob("*.lock"):
-        with contextlib.suppress(OSError), open(path) as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if path.stat().st_mtime < before:
-                product = path.with_suffix("")
+        product = path.with_suffix("")
+        with contextlib.suppress(OSError), locked_if_free(product) as free:
+            if free and path.stat().st_mtime < before:
                 shutil.rmtree(product) if product.is_dir() else product.unlink()
