@@ -334,7 +334,8 @@ class Rounds:
         if offered != str(ALL):
             return [f"the Node offers {offered} units"]
         try:
-            known = {uid_of(pod) for pod in self._api.get(f"/api/v1/nodes/{NODE}/proxy/pods")["items"]}
+            # A kubelet without pods says null.
+            known = {uid_of(pod) for pod in self._api.get(f"/api/v1/nodes/{NODE}/proxy/pods")["items"] or ()}
             look = self._node.look(())
         except (ApiError, Failed) as problem:
             return [str(problem)]

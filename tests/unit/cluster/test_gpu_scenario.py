@@ -187,6 +187,7 @@ class ClusterDouble:
         self.read: list[str] = []
         self.struck: list[str] = []
         self.steers, self.refusal = True, ""
+        self.knows = False  # kubelet's pods: it learns of them after its start
         self._look = look
         self._made = 0
         self._chance = random.Random(1)
@@ -198,6 +199,9 @@ class ClusterDouble:
             return {"status": {"allocatable": {RESOURCE: str(ALL)}}}
         if not path.endswith("/proxy/pods"):
             self._work()
+        elif not self.knows:
+            self.knows = True
+            return {"items": None}  # as a kubelet says it
         return {"items": [dict(pod) for pod in self.pods.values()]}
 
     def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
@@ -219,6 +223,7 @@ class ClusterDouble:
 
     def strike(self, what: str) -> None:
         self.struck.append(what)
+        self.knows = False
         for pod in self.pods.values():
             if pod["status"]["phase"] == "Pending" or what == "restart" and shape_of(pod).init:
                 self.refuse(pod, f"no healthy devices present; cannot allocate unhealthy devices {RESOURCE}")
