@@ -193,10 +193,11 @@ def read_network(root: str, now: float, directory: str = CNI_DIRECTORY) -> Netwo
 def _is_broken(path: str, now: float) -> bool:
     """Cut by a power loss or a full disk: they are not synced to the disk, nor replaced as a whole."""
     try:
-        if not os.path.isfile(path) or now - os.path.getmtime(path) < RECORD_SECONDS:
+        young = now - os.path.getmtime(path) < RECORD_SECONDS
+        if not os.path.isfile(path) or young or os.path.getsize(path) > MOST_RECORD:
             return False
         with open(path, "rb") as file:
-            return not isinstance(json.loads(file.read(MOST_RECORD)), dict)
+            return not isinstance(json.loads(file.read()), dict)
     except (ValueError, RecursionError):
         return True
     except OSError:

@@ -200,6 +200,7 @@ WAYS: dict[str, tuple[Break, set[str], list[str]]] = {
     ),
     "CNI's note of a pod is being written": (record("a", "", 59), set(), []),
     "CNI's note of a pod can be read": (record("a", '{"kind": "cniCacheV1"}', 3600), set(), []),
+    "a note of CNI's is huge": (record("a", '{"kind": "' + "x" * (1 << 20) + '"}', 3600), set(), []),
     "containerd gone": (remove("usr/bin/containerd"), {"containerd-missing"}, ["containerd"]),
     "containerd's unit gone": (
         remove("usr/lib/systemd/system/containerd.service"), {"containerd-no-unit"}, [],
