@@ -11,10 +11,11 @@ import json
 import os
 import random
 import re
+import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -139,10 +140,10 @@ class Unreached(Failed):
 
 
 class Node:
-    """By ssh."""
+    """By ssh, whose command line this is up to the program."""
 
-    def __init__(self, tool: str, cluster: str) -> None:
-        self._ssh = [tool, "ssh", f"--name={cluster}", NODE]
+    def __init__(self, ssh: Sequence[str]) -> None:
+        self._ssh = ssh
 
     def run(self, program: str, stdin: str) -> str:
         command = [*self._ssh, program]
@@ -274,7 +275,7 @@ class Rounds:
         chance, what = random.Random(f"{number} {self._upper}"), strike(number, self._upper)
         self._refused, died = [], self._scheduler.died
         living = self._pods()
-        gone = chance.sample(living, len(living) // 3)
+        gone = chance.sample(living, len(living) // 4)
         left = [pod for pod in living if pod not in gone]
         shapes = coming(chance, self._count - len(left), sum(shape_of(pod).size for pod in left))
         now = at_once(shapes, sum(shape_of(pod).size for pod in living))
@@ -410,8 +411,7 @@ def until(what: str, missing: Callable[[], list[str]]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tool", required=True, help="the cluster tool")
-    parser.add_argument("--cluster", required=True)
+    parser.add_argument("--ssh", type=shlex.split, required=True, help="the command line by which the node is reached")
     parser.add_argument("--placed-by", choices=["nobody", "upper"], required=True)
     parser.add_argument("--rounds", type=int, required=True)
     parser.add_argument("--first", type=int, default=1, help="its number, where an earlier run had those before it")
@@ -419,7 +419,7 @@ def main() -> None:
     parser.add_argument("--log", type=Path, required=True, help="gets a line a round")
     chosen = parser.parse_args()
     api = KubeApi(kubeconfig(os.environ["KUBECONFIG"]), 30, Backoff(tries=6))
-    rounds = Rounds(api, Node(chosen.tool, chosen.cluster), chosen.placed_by == "upper", chosen.pods)
+    rounds = Rounds(api, Node(chosen.ssh), chosen.placed_by == "upper", chosen.pods)
 
     def tell(text: str) -> None:
         line = f"{time.strftime('%H:%M:%S')} placed by {chosen.placed_by}, {text}"
