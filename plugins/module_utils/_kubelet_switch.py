@@ -40,6 +40,7 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._node_kubele
     find_process,
     parse_flags,
     parse_version,
+    read_flags,
 )
 from ansible_collections.colocation.kubernetes.plugins.module_utils._node_machine import read_text, under
 from ansible_collections.colocation.kubernetes.plugins.module_utils._node_ready import Readiness
@@ -153,7 +154,7 @@ class Switch:
         ]
 
     def _configs(self, process: KubeletProcess | None) -> list[str]:
-        flags = parse_flags(process.arguments) if process else {}
+        flags = read_flags(self.root, process)
         return [flags.get("config", CONFIG), *drop_ins(self.root, flags.get("config-dir", ""))]
 
     def _entries(self) -> list[Entry]:
@@ -332,9 +333,11 @@ class Switch:
         return changed
 
     def _forget(self) -> None:
-        """Nothing of ours stands in the files any more; what somebody else changed in them is theirs."""
+        """Nothing of ours stands in the files any more; what somebody else changed in them is theirs. One that names
+        the proxy all the same was not known for the kubelet's now: it is remembered until it is put back."""
         for entry in self._entries():
-            self.ledger.forget(entry)
+            if os.path.basename(self.wish.proxy).encode() not in (read(entry.name) or b""):
+                self.ledger.forget(entry)
         self.ledger.sweep()
 
 

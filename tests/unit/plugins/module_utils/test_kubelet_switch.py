@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -126,6 +128,42 @@ def test_the_kubelet_goes_through_the_proxy_and_a_second_run_does_nothing(node: 
     assert PROXY in node.text(CONFIG) and PROXY in node.text(INSTANCE)
     again = node.go()
     assert (again.changed, again.restarted, node.systemd.starts) == (False, False, 1)
+
+
+ELSEWHERE = "etc/kubernetes/kubelet/config.json"
+UNIT = "usr/lib/systemd/system/kubelet.service"
+
+
+def test_a_stopped_kubelet_comes_back_from_a_file_that_only_its_unit_names(node: Node) -> None:
+    (node.root / ELSEWHERE).parent.mkdir(parents=True)
+    before = json.dumps({"kind": "KubeletConfiguration", "containerRuntimeEndpoint": f"unix://{RUNTIME}"})
+    (node.root / ELSEWHERE).write_text(before)
+    (node.root / INSTANCE).unlink()
+    (node.root / FLAGS).write_text(f'KUBELET_KUBEADM_ARGS="--config=/{ELSEWHERE}"\n')
+    (node.root / UNIT).parent.mkdir(parents=True, exist_ok=True)
+    (node.root / UNIT).write_text(f"[Service]\nExecStart=/usr/bin/kubelet --config=/{ELSEWHERE}\n")
+    node.systemd.start_kubelet()
+    node.go()
+    assert PROXY in node.text(ELSEWHERE)
+    shutil.rmtree(node.root / "proc/42")
+    assert node.go(proxied=False).changed
+    assert json.loads(node.text(ELSEWHERE)) == json.loads(before)
+    assert not (node.root / "var/lib/colocation").exists()
+
+
+def test_what_still_names_the_proxy_is_not_forgotten(node: Node) -> None:
+    """Where neither a process nor a unit tells that the kubelet reads it."""
+    (node.root / ELSEWHERE).parent.mkdir(parents=True)
+    (node.root / ELSEWHERE).write_text(json.dumps({"containerRuntimeEndpoint": f"unix://{RUNTIME}"}))
+    (node.root / INSTANCE).unlink()
+    (node.root / FLAGS).write_text(f'KUBELET_KUBEADM_ARGS="--config=/{ELSEWHERE}"\n')
+    node.systemd.start_kubelet()
+    node.go()
+    shutil.rmtree(node.root / "proc/42")
+    (node.root / FLAGS).write_text("")
+    node.go(proxied=False)
+    assert PROXY in node.text(ELSEWHERE)
+    assert any((node.root / "var/lib/colocation").iterdir())
 
 
 def test_removal_is_the_reverse_and_leaves_no_record(node: Node) -> None:
