@@ -219,6 +219,22 @@ def kubelet_driver(kubelet: Kubelet, containerd: Containerd) -> str:
     return "" if asks else kubelet.cgroup_driver or DEFAULT_DRIVER
 
 
+def driver_in_use(facts: HealthFacts) -> str:
+    """The cgroup driver of the node's pods: the kubelet's own or, where it takes containerd's, that of the one that runs
+    or would run; empty where nobody tells."""
+    if facts.kubelet is None or facts.containerd is None or facts.files is None or facts.files.config.problem:
+        return ""
+    if own := kubelet_driver(facts.kubelet, facts.containerd):
+        return own
+    running = facts.runtime.systemd_cgroup if facts.runtime else None
+    systemd = facts.containerd.systemd_cgroup if running is None else running
+    return "" if systemd is None else _named(systemd)
+
+
+def _named(systemd: bool) -> str:
+    return "systemd" if systemd else "cgroupfs"
+
+
 def _check_driver(facts: HealthFacts, containerd: Containerd) -> Iterator[Finding]:
     kubelet = facts.kubelet
     if kubelet is None or (facts.files is not None and facts.files.config.problem):
@@ -230,8 +246,7 @@ def _check_driver(facts: HealthFacts, containerd: Containerd) -> Iterator[Findin
         ("in containerd's config", containerd.systemd_cgroup),
         ("in the containerd that runs", facts.runtime.systemd_cgroup if facts.runtime else None),
     ):
-        has = "systemd" if systemd else "cgroupfs"
-        if systemd is not None and has != wanted:
+        if systemd is not None and (has := _named(systemd)) != wanted:
             yield found("containerd-cgroup-driver", f"the cgroup driver {where} is {has}, the kubelet's is {wanted}")
             return
 

@@ -191,7 +191,7 @@ server:
   type: str
   sample: https://10.0.0.1:6443
 cgroup_driver:
-  description: The kubelet's own cgroup driver; empty where it takes containerd's, or is not known.
+  description: The kubelet's own cgroup driver or, where it takes containerd's, that one; empty where neither is known.
   returned: success
   type: str
   sample: systemd
@@ -252,7 +252,7 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._command imp
 from ansible_collections.colocation.kubernetes.plugins.module_utils._health_facts import Agent, HealthFacts
 from ansible_collections.colocation.kubernetes.plugins.module_utils._health_findings import STEPS, Finding
 from ansible_collections.colocation.kubernetes.plugins.module_utils._health_judge import Want, judge
-from ansible_collections.colocation.kubernetes.plugins.module_utils._health_judge_services import kubelet_driver
+from ansible_collections.colocation.kubernetes.plugins.module_utils._health_judge_services import driver_in_use
 from ansible_collections.colocation.kubernetes.plugins.module_utils._health_ladder import (
     foretell,
     is_healthy,
@@ -301,9 +301,6 @@ def examine(params, outside: Outside) -> tuple[HealthFacts, list[Finding]]:
 def answer(facts: HealthFacts, findings: list[Finding]) -> dict:
     kubelet, files = facts.kubelet, facts.files
     own = files.current if files and files.by_certificate else None
-    driver = ""
-    if kubelet and facts.containerd and files and not files.config.problem:
-        driver = kubelet_driver(kubelet, facts.containerd)
     return {
         "healthy": is_healthy(findings),
         "findings": [{**asdict(finding), "mendable": finding.mendable} for finding in findings],
@@ -314,7 +311,7 @@ def answer(facts: HealthFacts, findings: list[Finding]) -> dict:
         "node": facts.node.name if facts.node else "",
         "kubeconfig": kubelet.kubeconfig if kubelet else "",
         "server": facts.api.server if facts.api else kubelet.server if kubelet else "",
-        "cgroup_driver": driver,
+        "cgroup_driver": driver_in_use(facts),
         "kubelet_version": kubelet.version if kubelet else "",
         "cni_records": list(facts.network.broken_records) if facts.network else [],
         "agents": [told(agent) for agent in facts.agents],

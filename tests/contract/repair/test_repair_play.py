@@ -181,6 +181,7 @@ def test_notes_of_cni_that_are_cut_go_and_others_stay(site: Site) -> None:
     assert run.status == 0, run.output
     assert run.of("resetted") == "found: cni-record done: containerd now healthy"
     assert not cut.exists() and whole.exists()
+    assert site.log("resetted") == []  # nothing else of a containerd that is well is touched
 
 
 def test_no_node_is_joined_again_after_one_that_did_not_come_back(site: Site) -> None:

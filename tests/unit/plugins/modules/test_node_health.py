@@ -46,6 +46,15 @@ def test_a_healthy_node(node: HealthNode) -> None:
     assert answer["authority_days_left"] > 10_000
 
 
+def test_a_kubelet_that_takes_the_driver_of_containerd(node: HealthNode) -> None:
+    """So that a repair does not give containerd another one under it."""
+    node.answers["/usr/bin/containerd --version"] = (0, "containerd x 2.1.4 abc\n", "")
+    node.runtime = dataclasses.replace(node.runtime, systemd_cgroup=False)
+    assert run()["cgroup_driver"] == "cgroupfs"
+    node.runtime = dataclasses.replace(node.runtime, systemd_cgroup=None)  # none that runs tells
+    assert run()["cgroup_driver"] == "systemd"
+
+
 def test_an_ill_node_for_people_and_for_playbooks(node: HealthNode) -> None:
     node.unit("containerd.service", ActiveState="failed", Result="exit-code")
     node.says("containerd.service", 'time="x" level=fatal msg="no \\"disk\\""')
