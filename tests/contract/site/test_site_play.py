@@ -303,18 +303,31 @@ def test_an_uninstall_asks_not_what_is_on_now(site: Site) -> None:
 
 
 def test_an_uninstall_goes_to_the_host_of_prometheus_wherever_it_is(site: Site) -> None:
-    state = {"standing": ["agent_service exporter"], "answers": {}, "log": []}
-    site.others["prom"] = file_host(site.place, "prom", "SITE_NODE", state)
-    for elsewhere in ("", "cp", "prometheus.example.org"):  # the last one is no host of the inventory
+    def with_exporter(name: str) -> dict[str, Any]:
+        state = {"standing": ["agent_service exporter"], "answers": {}, "log": []}
+        return file_host(site.place, name, "SITE_NODE", state)
+
+    site.others["prom"] = with_exporter("prom")
+    for elsewhere in ("", "cp"):
         site.variables = {"monitoring_host": elsewhere}
         assert site.run("uninstall").status == 0
         assert site.log("prom") == []
     site.variables = {"monitoring_host": "prom"}
     assert site.run("uninstall", "--limit=w1").status == 0
     assert site.log("prom") == []  # it is of the whole cluster
+    # Told to the cluster's hosts only, as group_vars of theirs do.
+    site.variables, site.control_plane["monitoring_host"] = {}, "prom"
     gone = site.run("uninstall")
     assert gone.status == 0, gone.output
     assert site.state("prom")["standing"] == []
+    # On the controller, and on a host that the inventory does not have: it is reached by what holds for all.
+    site.control_plane["monitoring_host"] = "localhost"
+    site.local = with_exporter("localhost")
+    site.hosts["w1"]["monitoring_host"] = "outside"
+    site.variables = with_exporter("outside")
+    gone = site.run("uninstall")
+    assert gone.status == 0, gone.output
+    assert site.state("localhost")["standing"] == site.state("outside")["standing"] == []
 
 
 def test_an_uninstall_of_one_node_leaves_what_is_of_the_whole_cluster(site: Site) -> None:
