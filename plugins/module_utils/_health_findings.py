@@ -61,6 +61,9 @@ CHECKS: dict[str, Check] = {
     "kubelet-crashing": Check(CRITICAL, _JOURNAL, _LAST, passing=True),
     "kubelet-config": Check(CRITICAL, "Write it anew from the cluster's ConfigMap kubelet-config.", _ELSE_REJOIN),
     "kubelet-kubeconfig": Check(CRITICAL, "Write it anew: the kubelet's certificate is still there.", _ELSE_REJOIN),
+    "kubelet-kubeconfig-unread": Check(
+        WARNING, "It may be right all the same; but nobody is asked as this kubelet here, nor the node joined anew."
+    ),
     "kubelet-certificate-link": Check(CRITICAL, "Link it to the newest certificate that holds.", _ELSE_REJOIN),
     "kubelet-ca-file": Check(CRITICAL, "Write it anew from the kubelet's kubeconfig.", _ELSE_REJOIN),
     "kubelet-identity-lost": Check(CRITICAL, "Join the node again: nothing here proves who it is.", (REJOIN,)),

@@ -116,6 +116,8 @@ def check_files(facts: HealthFacts, certificate_days: float, authority_days: flo
 
 
 def _check_identity(files: KubeletFiles, now: float) -> Iterator[Finding]:
+    if files.unread:
+        yield found("kubelet-kubeconfig-unread", files.unread)
     if wants_link(files, now):
         words = files.current.problem or f"{files.current.path} {_ended(files.current, now)}"
         newer = [item.target for item in plan_files(files, now).mendings if item.target]
@@ -220,8 +222,8 @@ def kubelet_driver(kubelet: Kubelet, containerd: Containerd) -> str:
 
 
 def driver_in_use(facts: HealthFacts) -> str:
-    """The cgroup driver of the node's pods: the kubelet's own or, where it takes containerd's, that of the one that runs
-    or would run; empty where nobody tells."""
+    """The cgroup driver of the node's pods: the kubelet's own or, where it takes containerd's, that of the one that
+    runs or would run; empty where nobody tells."""
     if facts.kubelet is None or facts.containerd is None or facts.files is None or facts.files.config.problem:
         return ""
     if own := kubelet_driver(facts.kubelet, facts.containerd):

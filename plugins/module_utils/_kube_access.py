@@ -22,6 +22,10 @@ class AccessError(Exception):
     """There is no way to the API with this; the text says what is missing and what to do, never a secret."""
 
 
+class NotKnownHere(AccessError):
+    """Nothing may be wrong with it: it is more than is known here."""
+
+
 @dataclass(frozen=True, slots=True)
 class Material:
     """A certificate, a key or a token: the path of a file, or the content itself."""
@@ -43,6 +47,7 @@ class ExecPlugin:
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     cluster_info: Mapping[str, object] | None = None  # told to the program if it wants to know
     install_hint: str = ""
+    surroundings: Mapping[str, str] | None = field(default=None, repr=False)  # what `environment` adds to; None: ours
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +123,7 @@ def parse_proxy(address: str, authorization: str = "") -> Proxy:
     except ValueError:
         raise AccessError("the proxy's address is none; write http://host:port") from None
     if place.scheme != "http":
-        raise AccessError(f"a proxy of the kind {place.scheme!r} is not known here; only http:// is")
+        raise NotKnownHere(f"a proxy of the kind {place.scheme!r} is not known here; only http:// is")
     if not place.hostname:
         raise AccessError("the proxy's address names no host; write http://host:port")
     if not authorization and place.username:

@@ -21,11 +21,12 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_access
     ExecPlugin,
     Impersonation,
     Material,
+    NotKnownHere,
     decode_text,
     parse_proxy,
     split_server,
 )
-from ansible_collections.colocation.kubernetes.plugins.module_utils._plain_yaml import YamlProblem, load_plain
+from ansible_collections.colocation.kubernetes.plugins.module_utils._plain_yaml import MoreYaml, YamlProblem, load_plain
 
 _TOLD = ("server", "certificate-authority-data", "tls-server-name", "proxy-url")
 _GONE = "auth-provider"  # Kubernetes 1.26 dropped it
@@ -70,7 +71,9 @@ def _load_yaml(text: str, name: str) -> Any:
         try:
             return load_plain(text)
         except YamlProblem as problem:
-            raise AccessError(f"{name}: {problem}") from None
+            cut = text.lstrip().startswith("{")  # JSON that is none
+            kind = NotKnownHere if isinstance(problem, MoreYaml) and not cut else AccessError
+            raise kind(f"{name}: {problem}") from None
     loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
     try:
         return yaml.load(text, Loader=loader)  # a BaseLoader makes texts, lists and mappings, and nothing else
@@ -155,7 +158,7 @@ def _plugin(user: Mapping[str, Any], home: Kubeconfig, cluster: Mapping[str, Any
     if not command:
         raise AccessError(f"{source}: its exec names no command")
     if _text(section, "interactiveMode") == "Always":
-        raise AccessError(f"{source}: {command} wants a terminal (interactiveMode: Always), and a module has none")
+        raise NotKnownHere(f"{source}: {command} wants a terminal (interactiveMode: Always), and a module has none")
     environment = {
         _text(entry, "name"): _text(entry, "value") for entry in _list(section, "env") if isinstance(entry, dict)
     }

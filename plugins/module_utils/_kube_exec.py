@@ -35,7 +35,8 @@ def run_plugin(plugin: ExecPlugin, limit: float = LIMIT) -> Credentials:
     if plugin.cluster_info is not None:
         spec["cluster"] = plugin.cluster_info
     question = {"apiVersion": plugin.api_version, "kind": "ExecCredential", "spec": spec}
-    environment = {**os.environ, **plugin.environment, "KUBERNETES_EXEC_INFO": json.dumps(question)}
+    ours = os.environ if plugin.surroundings is None else plugin.surroundings
+    environment = {**ours, **plugin.environment, "KUBERNETES_EXEC_INFO": json.dumps(question)}
     try:
         done = subprocess.run(  # pylint: disable=ansible-bad-function  # it has no limit
             [plugin.command, *plugin.arguments],

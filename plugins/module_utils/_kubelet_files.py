@@ -11,14 +11,19 @@ from __future__ import annotations
 import glob
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_access import Access, AccessError
+from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_access import (
+    Access,
+    AccessError,
+    NotKnownHere,
+)
 from ansible_collections.colocation.kubernetes.plugins.module_utils._kubelet_identity import node_of
 from ansible_collections.colocation.kubernetes.plugins.module_utils._node_kubelet import (
     BOOTSTRAP_KUBECONFIG,
     CONFIG,
+    environment_of,
     find_process,
     identity_in,
     kubeconfig_in,
@@ -85,7 +90,8 @@ class KubeletFiles:
     """All of them."""
 
     kubeconfig: File
-    access: Access | None  # what the kubeconfig says; None: see kubeconfig.problem
+    access: Access | None  # what the kubeconfig says; None: see kubeconfig.problem and unread
+    unread: str  # why the kubeconfig is not understood here, with which nothing may be wrong
     joining: bool  # a bootstrap kubeconfig is there: the kubelet makes its kubeconfig by itself
     current: Certificate  # what the kubelet uses
     others: tuple[Certificate, ...]  # older and newer ones beside it, of the same node
@@ -103,14 +109,15 @@ class KubeletFiles:
 
     @property
     def made_otherwise(self) -> str:
-        """How the node is a member, where kubeadm did not join it; empty: it did, or may have."""
-        return made_otherwise(self.kubeconfig.path, self.access)
+        """How the node is a member, where kubeadm did not join it or nobody can tell; empty: it did, or may have."""
+        return made_otherwise(self.kubeconfig.path, self.access) or self.unread
 
 
 def read_files(root: str, now: float) -> KubeletFiles:
     """The files as they stand under `root`."""
-    flags = read_flags(root, find_process(root, "kubelet"))
-    kubeconfig, access = _kubeconfig(read_file(root, kubeconfig_of(flags)))
+    process = find_process(root, "kubelet")
+    flags = read_flags(root, process)
+    kubeconfig, access, unread = _kubeconfig(read_file(root, kubeconfig_of(flags)), environment_of(root, process))
     by_flags_alone = "kubeconfig" in flags and "config" not in flags
     config, doubt = (File("", "", ""), "") if by_flags_alone else _config(read_file(root, flags.get("config", CONFIG)))
     named = flags.get("client-ca-file") or ("" if config.problem else client_ca_file(config.text))
@@ -123,6 +130,7 @@ def read_files(root: str, now: float) -> KubeletFiles:
     return KubeletFiles(
         kubeconfig=kubeconfig,
         access=access,
+        unread=unread,
         joining=bool(read_file(root, bootstrap).text.strip()),
         current=_current(root, directory, access, now),
         others=tuple(_others(root, directory)),
@@ -159,14 +167,16 @@ def client_ca_file(config: str) -> str:
     return found.group(1) if found else ""
 
 
-def _kubeconfig(file: File) -> tuple[File, Access | None]:
+def _kubeconfig(file: File, environment: Mapping[str, str]) -> tuple[File, Access | None, str]:
+    """The file with what is wrong with it, what it says, and why that is not understood here."""
     if file.problem:
-        return file, None
+        return file, None, ""
     try:
-        access = identity_in(kubeconfig_in(file.text, file.path))
+        return file, identity_in(kubeconfig_in(file.text, file.path), environment), ""
+    except NotKnownHere as problem:
+        return file, None, str(problem)
     except AccessError as problem:
-        return File(file.path, file.text, str(problem)), None
-    return file, access
+        return File(file.path, file.text, str(problem)), None, ""
 
 
 def _config(file: File) -> tuple[File, str]:

@@ -15,6 +15,7 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_access
 from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_client import ApiError, KubeClient
 from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_config import read_kubeconfig
 from ansible_collections.colocation.kubernetes.plugins.module_utils._node_kubelet import (
+    environment_of,
     find_process,
     identity_in,
     kubelets_kubeconfig,
@@ -30,7 +31,7 @@ def read_identity(path: str | None = None) -> Access:
     path = path or kubelets_kubeconfig()
     if not os.path.exists(path):
         raise AccessError(f"{path} is not there; the node was never joined, or lost it")
-    return identity_in(read_kubeconfig(path))
+    return identity_in(read_kubeconfig(path), environment_of("/", find_process("/", "kubelet")))
 
 
 def node_name(client: KubeClient) -> str:

@@ -7,6 +7,7 @@ Asked where no kubelet runs. Of systemd's syntax only what kubelets' units use i
 
 from __future__ import annotations
 
+import glob
 import os
 import re
 import shlex
@@ -22,10 +23,27 @@ UNIT_PLACES = (  # the first that has a file of a name beats the others
     "/usr/lib/systemd/system",
     "/lib/systemd/system",
 )
+SHELLS = ("sh", "bash", "dash")
+SYSTEMD_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # of every unit that sets no other
 
 
 def unit_arguments(root: str) -> list[str]:
     """The words of its command line after the program, with the variables of its environment; none without a unit."""
+    command, variables = _read(root)
+    words = [part for word in _words(command) for part in _expanded(word, variables)]
+    if words[1:2] == ["-c"] and os.path.basename(words[0]) in SHELLS:
+        inner = (part for word in words[2:3] for part in _words(word) if part != "exec")
+        words = [part for word in inner for part in _expanded(word, variables)]
+    return words[1:]
+
+
+def unit_environment(root: str) -> dict[str, str]:
+    """The environment that it would have."""
+    return {"PATH": SYSTEMD_PATH, **_read(root)[1]}
+
+
+def _read(root: str) -> tuple[str, dict[str, str]]:
+    """Its command line as it stands there, and its variables."""
     command, variables, files = "", dict[str, str](), list[str]()
     for name, value in _settings(root):
         if name == "ExecStart":
@@ -34,9 +52,14 @@ def unit_arguments(root: str) -> list[str]:
             variables = {**variables, **dict(_pairs(_words(value)))} if value else {}
         elif name == "EnvironmentFile":
             files = [*files, value.removeprefix("-")] if value else []
-    for path in files:
+    for path in (each for pattern in files for each in _matching(root, pattern)):
         variables.update((name, _unquoted(value)) for name, value in _pairs(_lines(read_text(root, path))))
-    return [part for word in _words(command)[1:] for part in _expanded(word, variables)]
+    return command, variables
+
+
+def _matching(root: str, pattern: str) -> list[str]:
+    """The files that a path with wildcards means, as systemd reads them."""
+    return ["/" + os.path.relpath(path, root) for path in sorted(glob.glob(under(glob.escape(root), pattern)))]
 
 
 def _settings(root: str) -> Iterator[tuple[str, str]]:

@@ -16,7 +16,7 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ansible_collections.colocation.kubernetes.plugins.module_utils._agent_kubeconfig import require_usable
 from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_access import Access, AccessError
@@ -25,7 +25,10 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_config
     choose_access,
     parse_document,
 )
-from ansible_collections.colocation.kubernetes.plugins.module_utils._kubelet_unit import unit_arguments
+from ansible_collections.colocation.kubernetes.plugins.module_utils._kubelet_unit import (
+    unit_arguments,
+    unit_environment,
+)
 from ansible_collections.colocation.kubernetes.plugins.module_utils._node_machine import read_text, under
 from ansible_collections.colocation.kubernetes.plugins.module_utils._systemd import UnitState
 
@@ -157,9 +160,19 @@ def kubelets_kubeconfig(root: str = "/") -> str:
     return kubeconfig_of(read_flags(root, find_process(root, "kubelet")))
 
 
-def identity_in(config: Kubeconfig) -> Access:
-    """The way to the API and the proof of who the node is, which a kubelet's kubeconfig names, or an AccessError."""
+def environment_of(root: str, process: KubeletProcess | None) -> dict[str, str]:
+    """The environment of the running kubelet, which a program for its credentials is started with; else its unit's."""
+    own = read_text(root, f"/proc/{process.pid}/environ") if process else ""
+    found = (pair.partition("=") for pair in own.split("\0"))
+    return {name: value for name, equals, value in found if equals} or unit_environment(root)
+
+
+def identity_in(config: Kubeconfig, environment: Mapping[str, str] | None = None) -> Access:
+    """The way to the API and the proof of who the node is, which a kubelet's kubeconfig names, or an AccessError. A
+    program for its credentials is run in that environment."""
     access = choose_access([config])
+    if access.exec_plugin is not None:
+        access = replace(access, exec_plugin=replace(access.exec_plugin, surroundings=environment))
     if not access.server.startswith("https://"):
         raise AccessError(f"{config.name} names no API server with https, but {access.server!r}")
     if not access.certificate and not access.token and access.exec_plugin is None:
@@ -206,17 +219,19 @@ def parse_cgroup(text: str) -> str:
 
 
 def find_process(root: str, name: str) -> KubeletProcess | None:
-    """The oldest process of that name: one that a test container runs comes later."""
+    """The oldest process of that name that is in no pod: a test may run a kubelet of its own there."""
     for entry in sorted(filter(str.isdigit, os.listdir(under(root, "/proc"))), key=int):
         place = f"/proc/{entry}"
         if read_text(root, f"{place}/comm").strip() != name:
+            continue
+        cgroup = parse_cgroup(read_text(root, f"{place}/cgroup"))
+        if any(re.fullmatch(r"kubepods([.-].*)?", part) for part in cgroup.split("/")):
             continue
         try:
             executable = os.readlink(under(root, f"{place}/exe"))
         except OSError:
             executable = ""
         arguments = tuple(read_text(root, f"{place}/cmdline").split("\0"))
-        cgroup = parse_cgroup(read_text(root, f"{place}/cgroup"))
         return KubeletProcess(int(entry), executable, cgroup, arguments)
     return None
 
@@ -299,9 +314,13 @@ def _ask_version(run: Run, binary: str) -> tuple[str, str]:
 
 
 def read_cluster(root: str, kubeconfigs: Iterable[str]) -> tuple[str, str]:
-    """Address and CA by the first kubeconfig that names a server."""
+    """Address and CA by the first kubeconfig that names a server; no CA where its certificate is held to another name
+    than the address has."""
     for path in kubeconfigs:
-        server, ca_base64, ca_file = parse_kubeconfig(read_text(root, path))
+        text = read_text(root, path)
+        server, ca_base64, ca_file = parse_kubeconfig(text)
+        if server and _kubeconfig_value(text, "tls-server-name"):
+            return server, ""
         if server:
             return server, _decoded(ca_base64) or (read_text(root, ca_file) if ca_file else "")
     return "", ""

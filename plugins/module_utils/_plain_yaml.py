@@ -25,14 +25,18 @@ class YamlProblem(ValueError):
     """The text is not YAML, or more of it than is read here; says the line, never its content."""
 
 
+class MoreYaml(YamlProblem):
+    """It may be YAML that is not read here."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Line:
     number: int
     indent: int
     text: str
 
-    def refuse(self, why: str) -> NoReturn:
-        raise YamlProblem(f"line {self.number}: {why}")
+    def refuse(self, why: str, kind: type[YamlProblem] = YamlProblem) -> NoReturn:
+        raise kind(f"line {self.number}: {why}")
 
 
 def load_plain(text: str) -> Any:
@@ -55,7 +59,7 @@ def _lines(text: str) -> list[_Line]:
             continue
         entry = _Line(number, len(bare) - len(content), content)
         if "\t" in content or content.startswith(("---", "...")):
-            entry.refuse("tabs and several documents are not read here")
+            entry.refuse("tabs and several documents are not read here", MoreYaml)
         found.append(entry)
     return found
 
@@ -133,7 +137,9 @@ def _scalar(line: _Line, text: str) -> Any:
     if plain in ("{}", "[]"):
         return {} if plain == "{}" else []
     if plain[0] in _BEYOND or plain in "?-:" or _STRUCTURE.search(plain):
-        line.refuse("only plain block YAML is read here; install PyYAML (python3-yaml), or write the file as JSON")
+        line.refuse(
+            "only plain block YAML is read here; install PyYAML (python3-yaml), or write the file as JSON", MoreYaml
+        )
     return plain
 
 

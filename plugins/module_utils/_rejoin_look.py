@@ -175,9 +175,12 @@ def kubeadm_version(root: str, run: Run) -> tuple[int, int]:
 
 def _problems(root: str, run: Run, systemd: Systemd, runtime: ContainerRuntime) -> Iterable[str]:
     """What would leave the node without a way back, once it has begun."""
-    otherwise = read_files(root, 0.0).made_otherwise
-    if otherwise:
-        yield f"kubeadm did not join it, so kubeadm can't join it again: {otherwise}; replace it by what made it"
+    files = read_files(root, 0.0)
+    if files.unread:
+        yield f"who made it a member of the cluster can't be told, and kubeadm joins only its own again: {files.unread}"
+    elif files.made_otherwise:
+        why = files.made_otherwise
+        yield f"kubeadm did not join it, so kubeadm can't join it again: {why}; replace it by what made it"
     try:
         kubeadm_version(root, run)
     except ValueError as problem:

@@ -17,11 +17,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.colocation.kubernetes.plugins.module_utils import _health_judge, _health_judge_services
+from ansible_collections.colocation.kubernetes.plugins.module_utils import (
+    _health_judge,
+    _health_judge_services,
+    _kube_config,
+)
 from ansible_collections.colocation.kubernetes.plugins.module_utils._cri_status import Condition, CriAnswer
 from ansible_collections.colocation.kubernetes.plugins.module_utils._health_findings import CHECKS, CRITICAL, STEPS
 from ansible_collections.colocation.kubernetes.plugins.module_utils._health_judge import Want, check_disk
 from ansible_collections.colocation.kubernetes.plugins.module_utils._health_ladder import foretell, is_healthy, units_of
+from ansible_collections.colocation.kubernetes.plugins.module_utils._kubelet_mend import plan_files
 from ansible_collections.colocation.kubernetes.plugins.module_utils._node_api import ApiAnswer
 from ansible_collections.colocation.kubernetes.plugins.module_utils._node_disk import Disk
 from ansible_collections.colocation.kubernetes.plugins.module_utils._node_ready import Readiness
@@ -400,7 +405,7 @@ def test_what_is_broken_is_found_and_nothing_else(node: HealthNode, way: str) ->
 def test_every_check_is_found_by_some_way_or_told_why_not() -> None:
     ways = set().union(*(ids for _change, ids, _steps in WAYS.values()))
     elsewhere = {"disk-read-only", "disk-full", "disk-low", "disk-inodes", "not-looked-at", "kubelet-not-systemd"}
-    assert set(CHECKS) - ways - elsewhere == {"api-unknown"}
+    assert set(CHECKS) - ways - elsewhere == {"api-unknown", "kubelet-kubeconfig-unread"}
 
 
 def test_the_steps_of_the_table_are_steps() -> None:
@@ -499,6 +504,45 @@ def test_kubeadms_place_without_a_certificate(node: HealthNode) -> None:
     node.proves(**PROGRAM)
     certificates(ENDED)(node)
     assert node.ids() == []
+
+
+FLOW = f"""\
+clusters:
+- name: c
+  cluster: {{server: {SERVER}}}
+users:
+- name: u
+  user: {{exec: {{command: /usr/bin/own}}}}
+contexts:
+- name: x
+  context: {{cluster: c, user: u}}
+current-context: x
+"""
+
+
+@pytest.mark.parametrize("form", ["flow", "a proxy", "JSON that was cut"])
+def test_a_kubeconfig_that_only_the_kubelet_understands_is_not_lost(
+    node: HealthNode, form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_kube_config, "find_pyyaml", lambda: None)  # as on nodes
+    pem = {"client-certificate": f"/{CURRENT}", "client-key": f"/{CURRENT}"}
+    texts = {
+        "flow": FLOW,
+        "a proxy": made.kubeconfig(pem, **{"server": SERVER, "proxy-url": "socks5://10.0.0.9:1080"}),
+        "JSON that was cut": made.kubeconfig(pem, server=SERVER)[:-30],
+    }
+    node.write(CONF, texts[form])
+    node.write("var/lib/kube-proxy/kubeconfig.conf", made.kubeconfig({}, server=SERVER))
+    found = [(one.id, one.severity, one.steps) for one in node.findings()]
+    plan = plan_files(node.looked().files, NOW)
+    if form == "JSON that was cut":
+        assert found == [("kubelet-kubeconfig", "critical", ("kubelet", "rejoin"))] and plan.mendings
+        return
+    assert found == [("kubelet-kubeconfig-unread", "warning", ())]
+    assert plan.mendings == () == plan.left
+    (node.root / "var/lib/kubelet/config.yaml").unlink()
+    without_pki(node)
+    assert [(one.id, one.steps) for one in node.findings() if one.severity == "critical"] == [("kubelet-config", ())]
 
 
 LOST_ELSEWHERE: dict[str, tuple[Break, str, list[str]]] = {

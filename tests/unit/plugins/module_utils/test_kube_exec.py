@@ -50,6 +50,17 @@ def test_what_the_program_is_told(tmp_path: Path) -> None:
     }
 
 
+def test_it_is_started_in_the_surroundings_that_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bare name is looked for in their PATH too."""
+    monkeypatch.setenv("OURS", "1")
+    answer = json.dumps({"apiVersion": VERSIONS[0], "status": {"token": "T-%s-%s-%s"}})
+    script(tmp_path, f'printf \'{answer}\' "$REGION" "$OURS" "$PROFILE"')
+    around = {"PATH": f"{tmp_path}:/usr/bin:/bin", "REGION": "r", "PROFILE": "theirs"}
+    plugin = ExecPlugin(VERSIONS[0], "login", environment={"PROFILE": "own"}, surroundings=around)
+    assert run_plugin(plugin) == Credentials("T-r--own")
+    assert "theirs" not in repr(plugin)
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [

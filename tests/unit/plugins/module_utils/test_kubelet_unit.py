@@ -8,8 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.colocation.kubernetes.plugins.module_utils._kubelet_unit import unit_arguments
+from ansible_collections.colocation.kubernetes.plugins.module_utils._kubelet_unit import (
+    unit_arguments,
+    unit_environment,
+)
 from ansible_collections.colocation.kubernetes.plugins.module_utils._node_kubelet import (
+    environment_of,
+    find_process,
     kubelets_kubeconfig,
     parse_flags,
 )
@@ -79,6 +84,29 @@ def test_the_units_of_clouds(root: Path) -> None:
     assert flags(root) == {
         "node-labels": "a=b,c=d", "kubeconfig": "/var/lib/kubelet/kubeconfig", "cert-dir": "/pki", "v": "1",
     }  # fmt: skip
+
+
+def test_a_shell_that_starts_it_and_a_pattern_of_files(root: Path) -> None:
+    unit = """[Service]
+EnvironmentFile=/etc/kubelet.d/*.env
+ExecStart=/bin/sh -c 'exec /usr/bin/kubelet $FLAGS --v=3'
+"""
+    write(root, f"{ETC}/kubelet.service", unit)
+    write(root, "etc/kubelet.d/1.env", "FLAGS=--kubeconfig=/nowhere\nREGION=r\n")
+    write(root, "etc/kubelet.d/2.env", 'FLAGS="--kubeconfig=/x --hostname-override=n"\n')
+    assert flags(root) == {"kubeconfig": "/x", "hostname-override": "n", "v": "3"}
+    assert unit_environment(str(root))["REGION"] == "r"
+
+
+def test_a_program_for_credentials_finds_what_the_kubelet_would(root: Path) -> None:
+    write(root, f"{ETC}/kubelet.service", '[Service]\nEnvironment="REGION=r 1" HTTPS_PROXY=http://p:3128\n')
+    stopped = environment_of(str(root), None)
+    assert (stopped["REGION"], stopped["HTTPS_PROXY"]) == ("r 1", "http://p:3128")
+    assert "/usr/local/bin" in stopped["PATH"].split(":")
+    write(root, "proc/42/comm", "kubelet\n")
+    write(root, "proc/42/cmdline", "/usr/bin/kubelet\0")
+    write(root, "proc/42/environ", "PATH=/own\0REGION=s\0")
+    assert environment_of(str(root), find_process(str(root), "kubelet")) == {"PATH": "/own", "REGION": "s"}
 
 
 def test_a_mask_covers_a_unit_and_says_nothing(root: Path) -> None:

@@ -110,6 +110,9 @@ def test_the_bootstrap_kubeconfig_serves_where_the_other_names_no_server(tmp_pat
         f"server: https://a\ncertificate-authority-data: {base64.b64encode(b'CA').decode()}\n"
     )
     assert read_cluster(str(tmp_path), ("/none", "/one", "/two")) == ("https://a", "CA")
+    with (tmp_path / "one").open("a") as file:
+        file.write("    tls-server-name: kubernetes\n")  # by the address its certificate would be refused
+    assert read_cluster(str(tmp_path), ("/one",)) == ("https://a", "")
 
 
 @pytest.mark.parametrize(
@@ -126,11 +129,13 @@ def test_control_group_of_a_process(text: str, group: str) -> None:
 
 
 def test_the_oldest_kubelet_is_the_nodes(tmp_path: Path) -> None:
-    for pid, name in ((1, "systemd"), (20, "kubelet"), (100, "kubelet"), (9, "kubelet-wrapper")):
+    for pid, name in ((1, "systemd"), (20, "kubelet"), (100, "kubelet"), (9, "kubelet-wrapper"), (8, "kubelet")):
         (tmp_path / f"proc/{pid}").mkdir(parents=True)
         (tmp_path / f"proc/{pid}/comm").write_text(f"{name}\n")
         (tmp_path / f"proc/{pid}/cmdline").write_text(f"{name}\0--pid={pid}\0")
     (tmp_path / "proc/self").mkdir()
+    of_a_pod = "0::/kubepods.slice/kubepods-pod1.slice/cri-containerd-a.scope/kubelet.slice/kubelet.service\n"
+    (tmp_path / "proc/8/cgroup").write_text(of_a_pod)
     process = find_process(str(tmp_path), "kubelet")
     assert process is not None
     assert (process.pid, process.executable) == (20, "")

@@ -376,6 +376,10 @@ def test_a_node_that_kubeadm_did_not_join_is_none_that_it_joins_again(machine: M
     (machine.root / "etc/kubernetes/kubelet.conf").write_text(made.kubeconfig(user))
     (problem,) = machine.look().view.problems
     assert "/etc/kubernetes/kubelet.conf has a program in place of a client certificate" in problem
+    socks = made.kubeconfig({"token": "t"}, **{"proxy-url": "socks5://10.0.0.9:1080"})
+    (machine.root / "etc/kubernetes/kubelet.conf").write_text(socks)
+    (problem,) = machine.look().view.problems
+    assert "can't be told" in problem and "socks5" in problem
     (machine.root / "etc/kubernetes/kubelet.conf").unlink()  # lost: it may have been kubeadm's
     assert machine.look().view.problems == ()
 
