@@ -25,6 +25,7 @@ from ansible_collections.colocation.kubernetes.tests.contract.agents.gpu_rounds 
     GIB,
     HONOURED,
     RESOURCE,
+    SHAPES,
     UNITS,
     UUIDS,
     Shape,
@@ -60,6 +61,10 @@ REFUSALS = tuple(
         rf"Node didn't have enough resource: {RESOURCE}, requested: \d+, used: \d+, capacity: (?!{ALL})\d",
     )
 )
+
+# A kubelet that begins takes all that its record has for held until it has heard of every pod, also what pods had that
+# ended since something was last given away: those of the round before, and of this one.
+FULL = re.compile(rf"requested number of devices unavailable for {RESOURCE}\. Requested: \d+, Available: \d+")
 
 AGENT = "colocation-device-plugin"
 # When it was done stands in a file: what the kubelet writes later is of after it.
@@ -253,6 +258,8 @@ class Rounds:
         self._ran: set[str] = set()  # before the last stroke
         self._sure: set[str] = set()  # who came when all was there
         self._calm = True  # nothing is done to the node, and all is there
+        self._left = 0  # GiB of those that ended in the round before
+        self._full = False  # a kubelet that began may take all for held
         self._refused: list[str] = []
         self._again_made = 0
         self._kept = self._booked = 0  # containers, where nothing befell
@@ -278,7 +285,10 @@ class Rounds:
         gone = chance.sample(living, len(living) // 4)
         left = [pod for pod in living if pod not in gone]
         shapes = coming(chance, self._count - len(left), sum(shape_of(pod).size for pod in left))
-        now = at_once(shapes, sum(shape_of(pod).size for pod in living))
+        used = sum(shape_of(pod).size for pod in living)
+        now = at_once(shapes, used)
+        recorded = used + self._left + sum(shape.size for shape in shapes[:now])
+        self._full = what == "restart" and recorded + max(shape.size for shape in SHAPES) > ALL // GIB
         names = [f"pod-{number}-{place}" for place in range(len(shapes))]
         self._end(gone)
         self._make(names[:now], shapes[:now])
@@ -288,7 +298,7 @@ class Rounds:
         until("pods are gone", lambda: [pod["metadata"]["name"] for pod in self._pods() if uid_of(pod) in ended])
         self._make(names[now:], shapes[now:])
         until("all is there again", self._missing)
-        self._calm = True
+        self._calm, self._left = True, sum(shape_of(pod).size for pod in gone)
         until("all pods run, and all that is said of them agrees", self._wrong)
         kept, booked = honoured(self._scheduler.plan, (pod for pod in self._told if pod.name in names))
         if not what:
@@ -389,7 +399,8 @@ class Rounds:
 
     def _not_to_be_refused(self, pod: Pod, said: str) -> str:
         """Why that is no refusal to put up with."""
-        if not any(reason.search(said) for reason in REFUSALS):
+        full = self._full and FULL.search(said)
+        if not full and not any(reason.search(said) for reason in REFUSALS):
             return "not for want of the kubelet or the plugin"
         if uid_of(pod) in self._sure:
             return "both were there all the time"

@@ -336,11 +336,15 @@ def test_a_plugin_that_does_not_heed_the_plan(rounds: ModuleType) -> None:
             made.round(number)
 
 
+FULL = f"requested number of devices unavailable for {RESOURCE}. Requested: 2, Available: 0"
+
+
 @pytest.mark.parametrize(
     ("why", "number", "said"),
     [
         ("rpc error: code = Unknown desc = none has more than 4 free", 0, "not for want of the kubelet or the plugin"),
-        ("requested number of devices unavailable for gpus", 0, "not for want of the kubelet or the plugin"),
+        (FULL, 0, "not for want of the kubelet or the plugin"),
+        (FULL, 1, "not for want of the kubelet or the plugin"),
         ("previously allocated devices are no longer healthy", 0, "not for want of the kubelet or the plugin"),
         ("rpc error: code = Unavailable desc = connection refused", 2, "both were there all the time"),
     ],
@@ -350,6 +354,17 @@ def test_a_refusal_that_is_not_put_up_with(rounds: ModuleType, why: str, number:
     cluster.refusal = why
     with pytest.raises(SystemExit, match=said):
         made.round(number)
+
+
+def test_a_kubelet_that_begins_with_a_full_record(rounds: ModuleType) -> None:
+    made, cluster = begun(rounds)
+    refuse = cluster.refuse
+    cluster.refuse = lambda pod, _why: refuse(pod, FULL)  # type: ignore[method-assign]
+    for number in (2, 5):
+        assert ", 0 refused" in made.round(number)
+    assert ", 0 refused" not in made.round(6)
+    with pytest.raises(SystemExit, match="not for want of the kubelet or the plugin"):
+        made.round(7)  # the kubelet stays, and what ended is not in its record
 
 
 def test_a_pod_that_ran_is_refused(rounds: ModuleType) -> None:
