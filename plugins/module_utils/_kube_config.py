@@ -71,8 +71,7 @@ def _load_yaml(text: str, name: str) -> Any:
         try:
             return load_plain(text)
         except YamlProblem as problem:
-            cut = text.lstrip().startswith("{")  # JSON that is none
-            kind = NotKnownHere if isinstance(problem, MoreYaml) and not cut else AccessError
+            kind = NotKnownHere if isinstance(problem, MoreYaml) and _seems_whole(text) else AccessError
             raise kind(f"{name}: {problem}") from None
     loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
     try:
@@ -81,6 +80,12 @@ def _load_yaml(text: str, name: str) -> Any:
         mark = getattr(problem, "problem_mark", None)
         where = f" in line {mark.line + 1}" if mark else ""
         raise AccessError(f"{name} is not valid YAML{where}") from None
+
+
+def _seems_whole(text: str) -> bool:
+    """It has all that a kubeconfig has, and is no JSON that was cut."""
+    parts = ("clusters:", "contexts:", "users:", "current-context:")
+    return not text.lstrip().startswith("{") and all(part in text for part in parts)
 
 
 def find_pyyaml() -> Any:

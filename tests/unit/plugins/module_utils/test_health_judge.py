@@ -520,7 +520,7 @@ current-context: x
 """
 
 
-@pytest.mark.parametrize("form", ["flow", "a proxy", "JSON that was cut"])
+@pytest.mark.parametrize("form", ["flow", "a proxy", "JSON that was cut", "YAML that was cut"])
 def test_a_kubeconfig_that_only_the_kubelet_understands_is_not_lost(
     node: HealthNode, form: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -530,12 +530,13 @@ def test_a_kubeconfig_that_only_the_kubelet_understands_is_not_lost(
         "flow": FLOW,
         "a proxy": made.kubeconfig(pem, **{"server": SERVER, "proxy-url": "socks5://10.0.0.9:1080"}),
         "JSON that was cut": made.kubeconfig(pem, server=SERVER)[:-30],
+        "YAML that was cut": FLOW[: FLOW.index("contexts")],
     }
     node.write(CONF, texts[form])
     node.write("var/lib/kube-proxy/kubeconfig.conf", made.kubeconfig({}, server=SERVER))
     found = [(one.id, one.severity, one.steps) for one in node.findings()]
     plan = plan_files(node.looked().files, NOW)
-    if form == "JSON that was cut":
+    if form.endswith("cut"):
         assert found == [("kubelet-kubeconfig", "critical", ("kubelet", "rejoin"))] and plan.mendings
         return
     assert found == [("kubelet-kubeconfig-unread", "warning", ())]
