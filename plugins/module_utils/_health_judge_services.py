@@ -28,6 +28,7 @@ from ansible_collections.colocation.kubernetes.plugins.module_utils._preflight_s
     DRIVER_FROM_CRI,
     DRIVER_TO_KUBELET,
     OUR_PROXY,
+    driver_name,
     minor,
 )
 from ansible_collections.colocation.kubernetes.plugins.module_utils._validity import Validity, iso
@@ -230,11 +231,7 @@ def driver_in_use(facts: HealthFacts) -> str:
         return own
     running = facts.runtime.systemd_cgroup if facts.runtime else None
     systemd = facts.containerd.systemd_cgroup if running is None else running
-    return "" if systemd is None else _named(systemd)
-
-
-def _named(systemd: bool) -> str:
-    return "systemd" if systemd else "cgroupfs"
+    return "" if systemd is None else driver_name(systemd)
 
 
 def _check_driver(facts: HealthFacts, containerd: Containerd) -> Iterator[Finding]:
@@ -248,7 +245,7 @@ def _check_driver(facts: HealthFacts, containerd: Containerd) -> Iterator[Findin
         ("in containerd's config", containerd.systemd_cgroup),
         ("in the containerd that runs", facts.runtime.systemd_cgroup if facts.runtime else None),
     ):
-        if systemd is not None and (has := _named(systemd)) != wanted:
+        if systemd is not None and (has := driver_name(systemd)) != wanted:
             yield found("containerd-cgroup-driver", f"the cgroup driver {where} is {has}, the kubelet's is {wanted}")
             return
 

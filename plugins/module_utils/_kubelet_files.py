@@ -11,7 +11,7 @@ from __future__ import annotations
 import glob
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from ansible_collections.colocation.kubernetes.plugins.module_utils._kube_access import (
@@ -117,12 +117,13 @@ def read_files(root: str, now: float) -> KubeletFiles:
     """The files as they stand under `root`."""
     process = find_process(root, "kubelet")
     flags = read_flags(root, process)
-    kubeconfig, access, unread = _kubeconfig(read_file(root, kubeconfig_of(flags)), environment_of(root, process))
+    named = read_file(root, kubeconfig_of(flags))
+    kubeconfig, access, unread = _kubeconfig(named, lambda: environment_of(root, process))
     by_flags_alone = "kubeconfig" in flags and "config" not in flags
     config, doubt = (File("", "", ""), "") if by_flags_alone else _config(read_file(root, flags.get("config", CONFIG)))
-    named = flags.get("client-ca-file") or ("" if config.problem else client_ca_file(config.text))
-    authority = _authority(read_file(root, named or CA_FILE))
-    if not named and not config.problem and not authority.text:
+    ca_file = flags.get("client-ca-file") or ("" if config.problem else client_ca_file(config.text))
+    authority = _authority(read_file(root, ca_file or CA_FILE))
+    if not ca_file and not config.problem and not authority.text:
         authority = File(authority.path, "", "")  # the kubelet asks no clients for certificates
     directory = flags.get("cert-dir", CERTIFICATES)
     beside = os.path.join(os.path.dirname(config.path), INSTANCE_CONFIG)
@@ -167,7 +168,7 @@ def client_ca_file(config: str) -> str:
     return found.group(1) if found else ""
 
 
-def _kubeconfig(file: File, environment: Mapping[str, str]) -> tuple[File, Access | None, str]:
+def _kubeconfig(file: File, environment: Callable[[], Mapping[str, str]]) -> tuple[File, Access | None, str]:
     """The file with what is wrong with it, what it says, and why that is not understood here."""
     if file.problem:
         return file, None, ""

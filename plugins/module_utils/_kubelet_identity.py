@@ -31,7 +31,7 @@ def read_identity(path: str | None = None) -> Access:
     path = path or kubelets_kubeconfig()
     if not os.path.exists(path):
         raise AccessError(f"{path} is not there; the node was never joined, or lost it")
-    return identity_in(read_kubeconfig(path), environment_of("/", find_process("/", "kubelet")))
+    return identity_in(read_kubeconfig(path), lambda: environment_of("/", find_process("/", "kubelet")))
 
 
 def node_name(client: KubeClient) -> str:

@@ -167,12 +167,12 @@ def environment_of(root: str, process: KubeletProcess | None) -> dict[str, str]:
     return {name: value for name, equals, value in found if equals} or unit_environment(root)
 
 
-def identity_in(config: Kubeconfig, environment: Mapping[str, str] | None = None) -> Access:
+def identity_in(config: Kubeconfig, environment: Callable[[], Mapping[str, str]] | None = None) -> Access:
     """The way to the API and the proof of who the node is, which a kubelet's kubeconfig names, or an AccessError. A
-    program for its credentials is run in that environment."""
+    program for its credentials is run in that environment, which is asked for only where there is one."""
     access = choose_access([config])
-    if access.exec_plugin is not None:
-        access = replace(access, exec_plugin=replace(access.exec_plugin, surroundings=environment))
+    if access.exec_plugin is not None and environment is not None:
+        access = replace(access, exec_plugin=replace(access.exec_plugin, surroundings=environment()))
     if not access.server.startswith("https://"):
         raise AccessError(f"{config.name} names no API server with https, but {access.server!r}")
     if not access.certificate and not access.token and access.exec_plugin is None:

@@ -122,12 +122,16 @@ def check_containerd(containerd: Containerd, kubelet: Kubelet, install: bool, re
         yield found("containerd-cri-disabled", "containerd's CRI plugin is disabled: no kubelet can use it")
 
 
+def driver_name(systemd: bool) -> str:
+    return "systemd" if systemd else "cgroupfs"
+
+
 def check_cgroup_driver(containerd: Containerd, kubelet: Kubelet, wanted: str) -> Iterator[Finding]:
     """node_prep gives containerd the wanted driver, whatever the kubelet has; pods start only if both have the same."""
     if kubelet.bundles:
         return
-    has = "systemd" if containerd.systemd_cgroup else "cgroupfs"
-    if containerd.systemd_cgroup is not None and has != wanted:
+    systemd = containerd.systemd_cgroup
+    if systemd is not None and (has := driver_name(systemd)) != wanted:
         yield found("containerd-cgroup-driver", f"containerd's cgroup driver is {has}, {wanted} is wanted")
     asks = _asks_containerd(kubelet, containerd)
     own = kubelet.cgroup_driver
